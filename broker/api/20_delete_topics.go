@@ -1,0 +1,102 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/varvehq/varve/broker/controller"
+	"github.com/varvehq/varve/internal/kafka"
+)
+
+// DeleteTopics, v1–v6.
+//
+// By name, from v6 on by name or id (KIP-516): both or neither is INVALID_REQUEST, as is a topic that stands twice in one
+// request. The answer stands in the request's order. A deleted topic is gone when the answer is there; its files and its
+// objects in the bucket go later. With delete.topic.enable=false it is TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+
+func (h *Handlers) deleteTopics(ctx context.Context, r *Request) (kmsg.Response, error) {
+	req := r.Body.(*kmsg.DeleteTopicsRequest)
+	resp := kmsg.NewPtrDeleteTopicsResponse()
+	resp.Version = req.Version
+	ctx, cancel := withTimeout(ctx, req.TimeoutMillis)
+	defer cancel()
+
+	asked := req.Topics
+	if req.Version < 6 {
+		asked = nil
+		for i := range req.TopicNames {
+			t := kmsg.NewDeleteTopicsRequestTopic()
+			t.Topic = &req.TopicNames[i]
+			asked = append(asked, t)
+		}
+	}
+	errs := deletionErrors(asked)
+	var refs []controller.TopicRef
+	for i, t := range asked {
+		if errs[i] == nil {
+			refs = append(refs, topicRef(t))
+		}
+	}
+	results, err := h.Controller.DeleteTopics(ctx, refs)
+	for i, t := range asked {
+		result := controller.TopicResult{ID: t.TopicID, Err: errs[i]}
+		switch {
+		case errs[i] != nil:
+		case err != nil:
+			result.Err = err
+		default:
+			result, results = results[0], results[1:]
+		}
+		resp.Topics = append(resp.Topics, deletedTopic(t, result, req.Version))
+	}
+	return resp, nil
+}
+
+func topicRef(t kmsg.DeleteTopicsRequestTopic) controller.TopicRef {
+	ref := controller.TopicRef{ID: t.TopicID}
+	if t.Topic != nil {
+		ref.Name = *t.Topic
+	}
+	return ref
+}
+
+// deletionErrors finds what is wrong with the request itself.
+func deletionErrors(asked []kmsg.DeleteTopicsRequestTopic) []error {
+	errs := make([]error, len(asked))
+	times := make(map[controller.TopicRef]int, len(asked))
+	for _, t := range asked {
+		times[topicRef(t)]++
+	}
+	for i, t := range asked {
+		var reason string
+		switch id := kafka.UUID(t.TopicID); {
+		case t.Topic != nil && !id.IsZero():
+			reason = "You may not specify both topic name and topic id."
+		case t.Topic == nil && id.IsZero():
+			reason = "Neither topic name nor id were specified."
+		case times[topicRef(t)] > 1 && t.Topic != nil:
+			reason = "Duplicate topic name."
+		case times[topicRef(t)] > 1:
+			reason = "Duplicate topic id."
+		default:
+			continue
+		}
+		errs[i] = fmt.Errorf("%w: %s", controller.ErrInvalidRequest, reason)
+	}
+	return errs
+}
+
+func deletedTopic(ask kmsg.DeleteTopicsRequestTopic, result controller.TopicResult, version int16) kmsg.DeleteTopicsResponseTopic {
+	t := kmsg.NewDeleteTopicsResponseTopic()
+	t.Topic, t.TopicID = ask.Topic, result.ID
+	if ask.Topic == nil {
+		t.Topic = optional(result.Name)
+	}
+	t.ErrorCode, t.ErrorMessage = codeOf(result.Err), reasonOf(result.Err)
+	if version < 3 && t.ErrorCode == kerr.TopicDeletionDisabled.Code {
+		t.ErrorCode = kerr.InvalidRequest.Code
+	}
+	return t
+}

@@ -1,0 +1,34 @@
+package api
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/internal/vfs"
+)
+
+// Part is a run of bytes that belongs into a response but is not in its encoded form.
+type Part struct {
+	// At is the position in the encoded form in front of which the part's bytes stand. Parts come in order of At.
+	At int
+	// Data holds the bytes, or File with Pos and Len tells where they lie.
+	Data []byte
+	File vfs.File
+	Pos  int64
+	Len  int
+}
+
+// Size is the number of bytes of the part.
+func (p *Part) Size() int {
+	if p.File != nil {
+		return p.Len
+	}
+	return len(p.Data)
+}
+
+// Streamed is a response whose bytes lie partly in files. The connection calls AppendParts once, writes the encoded form and
+// the parts, and calls Release when it is done with them, whether the write succeeded or not.
+type Streamed interface {
+	kmsg.Response
+	AppendParts(dst []byte, parts []Part) ([]byte, []Part)
+	Release()
+}

@@ -1,0 +1,402 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/varvehq/varve/broker/api"
+	"github.com/varvehq/varve/broker/commitlog"
+	"github.com/varvehq/varve/broker/config"
+	"github.com/varvehq/varve/broker/controller"
+	"github.com/varvehq/varve/broker/group"
+	"github.com/varvehq/varve/broker/partition"
+	"github.com/varvehq/varve/internal/kafka"
+	"github.com/varvehq/varve/tiering"
+)
+
+// Broker is a running broker.
+type Broker struct {
+	cfg Config
+	env Env
+
+	resolver *config.Resolver
+	dir      *commitlog.Dir
+	ctl      *controller.Controller
+	tier     *tierHolder // nil without a bucket
+	catalog  *catalogWriter
+	parts    *partition.Manager
+	groups   atomic.Pointer[group.Manager] // set once the logs are recovered
+	handlers *api.Handlers
+	server   *server
+	sockets  []listener
+
+	draining    chan struct{}
+	ctx         context.Context // the lifetime of background work of the broker itself
+	cancel      context.CancelFunc
+	wg          sync.WaitGroup
+	unsubscribe func()
+	closeOnce   sync.Once
+	closeErr    error
+}
+
+// Open starts a broker. When it returns, the broker serves: its logs are recovered, its own registration is committed. ctx
+// bounds the start only.
+func Open(ctx context.Context, cfg Config, env Env) (*Broker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if env.FS == nil {
+		return nil, errors.New("broker: Env.FS is required")
+	}
+	if env.Clock == nil {
+		env.Clock = time.Now
+	}
+	if env.Log == nil {
+		env.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Broker{cfg: cfg, env: env, draining: make(chan struct{})}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	if err := b.start(ctx); err != nil {
+		stop, cancel := context.WithCancel(context.Background())
+		cancel()
+		return nil, errors.Join(err, b.Close(stop))
+	}
+	return b, nil
+}
+
+func (b *Broker) start(ctx context.Context) error {
+	began := time.Now()
+	for _, step := range []func(context.Context) error{
+		b.openStorage, b.listen, b.openPartitions, b.register, b.openGroups, b.serve,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	b.env.Log.Info("broker started", "node", b.cfg.NodeID, "cluster", b.ctl.Image().ClusterID, "address", b.Addr().String(),
+		"partitions", b.ctl.Image().NumPartitions(), "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// openStorage opens the data directory and the metadata, and begins to open the bucket.
+func (b *Broker) openStorage(context.Context) error {
+	var err error
+	b.resolver, err = config.NewResolver(config.Options{Static: b.staticConfigs(), Bucket: b.env.Bucket != nil,
+		TierTopics: b.env.BucketConfigured})
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.dir, err = commitlog.OpenDir(commitlog.DirEnv{FS: b.env.FS, Clock: b.env.Clock, Log: b.env.Log, ClusterID: b.cfg.ClusterID,
+		NodeID: b.cfg.NodeID}, path.Join(b.cfg.DataDir, "logs"))
+	if err != nil {
+		return fmt.Errorf("broker: open data directory: %w", err)
+	}
+	clusterID := b.cfg.ClusterID
+	if clusterID == "" {
+		clusterID = b.dir.ClusterID()
+	}
+	b.ctl, err = controller.Open(controller.Env{FS: b.env.FS, Dir: path.Join(b.cfg.DataDir, "metadata"), NodeID: b.cfg.NodeID,
+		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed})
+	if err != nil {
+		return fmt.Errorf("broker: open metadata: %w", err)
+	}
+	if err := b.dir.SetClusterID(b.ctl.Image().ClusterID); err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.openTier()
+	return nil
+}
+
+// staticConfigs are the configured ones with what other fields say.
+func (b *Broker) staticConfigs() map[string]string {
+	static := map[string]string{}
+	for k, v := range b.cfg.Kafka {
+		static[k] = v
+	}
+	if b.cfg.Rack != "" {
+		static["broker.rack"] = b.cfg.Rack
+	}
+	return static
+}
+
+func (b *Broker) openTier() {
+	if b.env.Bucket == nil {
+		return
+	}
+	env := tiering.Env{Bucket: b.env.Bucket, ClusterID: b.ctl.Image().ClusterID, BrokerID: b.cfg.NodeID, Config: b.cfg.Tiering,
+		Clock: b.env.Clock, Log: b.env.Log, Metrics: b.env.Metrics}
+	b.tier = &tierHolder{ready: make(chan struct{}), open: func(ctx context.Context) (*tiering.Store, error) {
+		return tiering.Open(ctx, env)
+	}}
+	b.wg.Go(func() {
+		b.tier.run(b.ctx, time.Second, func(err error) {
+			b.env.Log.Warn("bucket not reached, trying again", "bucket", b.env.Bucket.Name(), "err", err)
+		})
+	})
+	b.catalog = newCatalogWriter(b.tier, b.env.Log)
+	b.wg.Go(func() { b.catalog.run(b.ctx) })
+}
+
+// listen takes the sockets before anything is recovered: early clients wait in their backlog.
+func (b *Broker) listen(ctx context.Context) error {
+	for _, l := range b.cfg.Listeners {
+		var lc net.ListenConfig
+		nl, err := lc.Listen(ctx, "tcp", l.Address)
+		if err != nil {
+			return fmt.Errorf("broker: listener %s: %w", l.Name, err)
+		}
+		b.sockets = append(b.sockets, listener{name: l.Name, Listener: nl, tls: l.TLS})
+	}
+	return nil
+}
+
+func (b *Broker) openPartitions(ctx context.Context) error {
+	env := partition.Env{NodeID: b.cfg.NodeID, Dir: b.dir, Resolve: b.resolver.Topic, Clock: b.env.Clock, Log: b.env.Log,
+		Metrics: b.env.Metrics}
+	if b.tier != nil {
+		env.Remote, env.DeleteRemote = b.tier.remote, b.tier.deleteTopic
+		env.SetManifest = func(ctx context.Context, id tiering.PartitionID, n int64) error {
+			return b.ctl.SetManifests(ctx, []controller.ManifestUpdate{{TopicID: id.TopicID, Partition: id.Partition, Manifest: n}})
+		}
+		env.RemoteDeleted = func(ctx context.Context, id kafka.UUID) error { return b.ctl.BucketDeleted(ctx, []kafka.UUID{id}) }
+	}
+	var err error
+	if b.parts, err = partition.NewManager(b.partitionConfig(), env); err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.unsubscribe = b.ctl.Subscribe(b.apply)
+	if err := b.parts.Recover(ctx, b.ctl.Image()); err != nil {
+		return fmt.Errorf("broker: recover logs: %w", err)
+	}
+	return b.awaitTier(ctx)
+}
+
+// partitionConfig is the configuration of the partitions with what Kafka's names set of it.
+func (b *Broker) partitionConfig() partition.Config {
+	c, v := b.cfg.Partition, b.view()
+	for name, set := range map[string]func(){
+		"log.retention.check.interval.ms":            func() { c.RetentionInterval = v.RetentionCheckInterval },
+		"log.flush.offset.checkpoint.interval.ms":    func() { c.CheckpointInterval = v.FlushOffsetCheckpointInterval },
+		"num.recovery.threads.per.data.dir":          func() { c.RecoveryThreads = int(v.RecoveryThreads) },
+		"producer.id.expiration.ms":                  func() { c.ProducerExpiry = v.ProducerIDExpiration },
+		"remote.log.manager.copier.thread.pool.size": func() { c.TierWorkers = int(v.RemoteCopyThreads) },
+		"remote.log.manager.task.interval.ms":        func() { c.SweepInterval = v.RemoteTaskInterval },
+		"remote.log.reader.threads":                  func() { c.RemoteReads = int(v.RemoteReadThreads) },
+		"remote.log.reader.max.pending.tasks":        func() { c.RemotePending = int(v.RemoteReadMaxPending) },
+	} {
+		if _, ok := b.cfg.Kafka[name]; ok {
+			set()
+		}
+	}
+	return c
+}
+
+// awaitTier waits a little for the bucket's verdict.
+func (b *Broker) awaitTier(ctx context.Context) error {
+	if b.tier == nil {
+		return nil
+	}
+	timer := time.NewTimer(b.cfg.TierStartWait)
+	defer timer.Stop()
+	select {
+	case <-b.tier.ready:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if _, err := b.tier.get(); err != nil && permanentTierError(err) {
+		return fmt.Errorf("broker: bucket %s: %w", b.env.Bucket.Name(), err)
+	}
+	return nil
+}
+
+// apply follows the metadata.
+func (b *Broker) apply(before, after *controller.Image) {
+	b.parts.Apply(before, after)
+	if g := b.groups.Load(); g != nil {
+		b.followGroups(g, before, after)
+	}
+	if b.catalog != nil {
+		b.catalog.set(before, after)
+	}
+}
+
+// register tells the cluster that this broker is here, and where.
+func (b *Broker) register(ctx context.Context) error {
+	reg := controller.Registration{ID: b.cfg.NodeID, Incarnation: kafka.NewUUID(), Rack: b.cfg.Rack}
+	for i, l := range b.cfg.Listeners {
+		host, port, err := advertised(l, b.sockets[i].Addr())
+		if err != nil {
+			return fmt.Errorf("broker: listener %s: %w", l.Name, err)
+		}
+		protocol := "PLAINTEXT"
+		if l.TLS != nil {
+			protocol = "SSL"
+		}
+		reg.Listeners = append(reg.Listeners, controller.Listener{Name: l.Name, Host: host, Port: port, Protocol: protocol})
+	}
+	if _, err := b.ctl.RegisterBroker(ctx, reg); err != nil {
+		return fmt.Errorf("broker: register: %w", err)
+	}
+	b.parts.Start()
+	return nil
+}
+
+// advertised is the address that clients are told.
+func advertised(l Listener, bound net.Addr) (string, int32, error) {
+	if l.Advertise != "" {
+		return splitAddress(l.Advertise)
+	}
+	host, _, err := splitAddress(l.Address)
+	if err != nil {
+		return "", 0, err
+	}
+	_, port, err := splitAddress(bound.String())
+	if err != nil {
+		return "", 0, err
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			return "", 0, err
+		}
+	}
+	return host, port, nil
+}
+
+func (b *Broker) openGroups(context.Context) error {
+	groups, err := group.NewManager(group.Env{OffsetsLog: &offsetsLog{nodeID: b.cfg.NodeID, parts: b.parts, image: b.ctl.Image},
+		TopicID: b.topicID, Now: b.env.Clock, Log: b.env.Log}, groupConfig(b.view()))
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.groups.Store(groups)
+	groups.Refresh()
+	return nil
+}
+
+// view is this node's effective configuration.
+func (b *Broker) view() config.Broker {
+	im := b.ctl.Image()
+	return b.resolver.Broker(config.Dynamic{Node: im.BrokerConfigs[fmt.Sprint(b.cfg.NodeID)], Default: im.BrokerConfigs[""]})
+}
+
+func groupConfig(v config.Broker) group.Config {
+	c := group.DefaultConfig()
+	c.InitialRebalanceDelay = v.GroupInitialRebalanceDelay
+	c.MinSessionTimeout, c.MaxSessionTimeout = v.GroupMinSessionTimeout, v.GroupMaxSessionTimeout
+	c.MaxSize = int(v.GroupMaxSize)
+	c.OffsetMetadataMax = int(v.OffsetMetadataMaxBytes)
+	c.MaxBatchBytes = max(1024, min(c.MaxBatchBytes, int(v.MessageMaxBytes)))
+	c.OffsetsRetention, c.RetentionCheckInterval = v.OffsetsRetention, v.OffsetsRetentionCheckInterval
+	return c
+}
+
+// serve makes the handlers and opens the doors.
+func (b *Broker) serve(context.Context) error {
+	im, view := b.ctl.Image(), b.view()
+	data := &dataEnv{parts: b.parts, ctl: b.ctl, ids: producerIDs{allocate: b.ctl.AllocateProducerIDs}}
+	b.handlers = api.New(api.Env{NodeID: b.cfg.NodeID, ClusterID: im.ClusterID, Data: data, Controller: b.ctl,
+		Groups:   &groupEnv{groups: b.groups.Load(), ctl: b.ctl, data: data},
+		Draining: b.draining, MaxSessions: int(view.FetchSessionSlots), MaxFetchBytes: int(view.FetchMaxBytes),
+		RemoteFetchWait: view.RemoteFetchMaxWait, Clock: b.env.Clock, Log: b.env.Log})
+	metrics, err := newServerMetrics(b.env.Metrics, b.handlers.Table())
+	if err != nil {
+		return err
+	}
+	b.server = newServer(serverConfig{IdleTimeout: view.ConnectionsMaxIdle, FrameTimeout: b.cfg.FrameTimeout,
+		MaxInFlight: b.cfg.MaxInFlight, RequestMemory: b.cfg.RequestMemory, ColdReads: b.cfg.ColdReads,
+		SendfileMin: b.cfg.SendfileMin, MaxConns: int(view.MaxConnections),
+		MaxPerIP: int(view.MaxConnectionsPerIP), MaxFrame: int(view.SocketRequestMaxBytes)}, b.handlers, b.env.Log, metrics)
+	for _, l := range b.sockets {
+		if err := b.server.serve(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed is told that the metadata cannot be written any more.
+func (b *Broker) failed(err error) {
+	b.env.Log.Error("metadata failed, the broker cannot go on", "err", err)
+	if b.env.OnFailed != nil {
+		b.env.OnFailed(err)
+	}
+}
+
+// Addr is the address of the first listener.
+func (b *Broker) Addr() net.Addr { return b.sockets[0].Addr() }
+
+// ClusterID is the cluster's id.
+func (b *Broker) ClusterID() string { return b.ctl.Image().ClusterID }
+
+// Controller gives the metadata, for admin endpoints and tests.
+func (b *Broker) Controller() *controller.Controller { return b.ctl }
+
+// Partitions gives the partitions, for admin endpoints and tests.
+func (b *Broker) Partitions() *partition.Manager { return b.parts }
+
+// TierErr tells why the bucket is not in use, or nil where it is, or where there is none.
+func (b *Broker) TierErr() error {
+	if b.tier == nil {
+		return nil
+	}
+	_, err := b.tier.get()
+	return err
+}
+
+// Close stops the broker: it takes no more requests, answers those it has, for as long as ctx lives, and leaves a clean data
+// directory. It is idempotent.
+func (b *Broker) Close(ctx context.Context) error {
+	b.closeOnce.Do(func() { b.closeErr = b.close(ctx) })
+	return b.closeErr
+}
+
+func (b *Broker) close(ctx context.Context) error {
+	var errs []error
+	close(b.draining)
+	if b.server != nil {
+		errs = append(errs, b.server.stop())
+	} else {
+		for _, l := range b.sockets {
+			errs = append(errs, l.Close())
+		}
+	}
+	if g := b.groups.Load(); g != nil {
+		errs = append(errs, g.Close(ctx)) // answers the joins that wait for others
+	}
+	if b.server != nil {
+		b.server.drain(ctx)
+	}
+	b.cancel()
+	if b.unsubscribe != nil {
+		b.unsubscribe()
+	}
+	if b.parts != nil {
+		b.parts.Close()
+	}
+	b.wg.Wait()
+	if b.tier != nil {
+		if s, err := b.tier.get(); err == nil {
+			s.Close()
+		}
+	}
+	if b.dir != nil {
+		hw := map[kafka.TopicPartition]int64{}
+		if b.parts != nil {
+			hw = b.parts.HighWatermarks()
+		}
+		errs = append(errs, b.dir.Close(hw))
+	}
+	if b.ctl != nil {
+		errs = append(errs, b.ctl.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,55 @@
+package config
+
+import "time"
+
+// Broker is the typed view of a node's effective configs, as far as Varve reads them.
+type Broker struct {
+	NumPartitions            int32
+	DefaultReplicationFactor int16
+	AutoCreateTopics         bool
+	DeleteTopics             bool
+	Rack                     string
+
+	MessageMaxBytes               int32
+	SocketRequestMaxBytes         int32
+	FetchMaxBytes                 int32
+	ConnectionsMaxIdle            time.Duration
+	MaxConnections                int32
+	MaxConnectionsPerIP           int32
+	FetchSessionSlots             int32
+	MaxRequestPartitions          int32
+	FailedAuthenticationDelay     time.Duration
+	RetentionCheckInterval        time.Duration
+	FlushOffsetCheckpointInterval time.Duration
+	RecoveryThreads               int32
+
+	OffsetsTopicPartitions        int32
+	OffsetsTopicReplication       int16
+	OffsetsTopicSegmentBytes      int64
+	OffsetsRetention              time.Duration
+	OffsetsRetentionCheckInterval time.Duration
+	OffsetMetadataMaxBytes        int32
+
+	GroupMinSessionTimeout     time.Duration
+	GroupMaxSessionTimeout     time.Duration
+	GroupInitialRebalanceDelay time.Duration
+	GroupMaxSize               int32
+
+	TransactionTopicPartitions   int32
+	TransactionTopicReplication  int16
+	TransactionTopicMinISR       int32
+	TransactionTopicSegmentBytes int64
+	TransactionMaxTimeout        time.Duration
+	TransactionalIDExpiration    time.Duration
+	ProducerIDExpiration         time.Duration
+
+	RemoteTaskInterval     time.Duration
+	RemoteCopyThreads      int32
+	RemoteReadThreads      int32
+	RemoteReadMaxPending   int32
+	RemoteRetryBackoff     time.Duration
+	RemoteRetryBackoffMax  time.Duration
+	RemoteCopyBytesPerSec  int64 // Unlimited: no limit
+	RemoteFetchBytesPerSec int64 // Unlimited: no limit
+	RemoteFetchMaxWait     time.Duration
+}

@@ -1,0 +1,73 @@
+package group
+
+import (
+	"fmt"
+
+	"github.com/varvehq/varve/internal/record"
+)
+
+// recordOverhead is the most that a record takes beside its key and value.
+const recordOverhead = 32
+
+func (w Write) size() int {
+	n := 0
+	for _, r := range w.Records {
+		n += len(r.Key) + len(r.Value) + recordOverhead
+	}
+	return n
+}
+
+// takeWrites removes from the front of a queue what goes into one batch of limit bytes, and at least one write.
+func takeWrites(queue *[]Write, limit int) []Write {
+	q := *queue
+	size, n := record.HeaderSize, 0
+	for n < len(q) {
+		size += q[n].size()
+		if n > 0 && size > limit {
+			break
+		}
+		n++
+	}
+	writes := q[:n:n]
+	if *queue = q[n:]; len(*queue) == 0 {
+		*queue = nil
+	}
+	return writes
+}
+
+// append gives writes to the log and returns when they are durable. One write that is larger than a batch goes in several;
+// if that fails behind the first, it is not certain any more what is in the log.
+func (sh *shard) append(epoch int32, writes []Write) error {
+	limit := sh.m.cfg.Load().MaxBatchBytes
+	var records []Record
+	for _, w := range writes {
+		records = append(records, w.Records...)
+	}
+	for first := true; len(records) > 0; first = false {
+		size, n := record.HeaderSize, 0
+		for n < len(records) {
+			size += len(records[n].Key) + len(records[n].Value) + recordOverhead
+			if n > 0 && size > limit {
+				break
+			}
+			n++
+		}
+		batch := buildBatch(records[:n], sh.m.env.Now().UnixMilli(), epoch)
+		if err := sh.m.env.OffsetsLog.Append(sh.m.ctx, sh.partition, epoch, batch); err != nil {
+			if !first {
+				return fmt.Errorf("a write in several batches: %v", err)
+			}
+			return err
+		}
+		records = records[n:]
+	}
+	return nil
+}
+
+func buildBatch(records []Record, timestamp int64, epoch int32) []byte {
+	b := record.NewBuilder(record.BuilderOptions{LeaderEpoch: epoch})
+	for _, r := range records {
+		b.Append(timestamp, r.Key, r.Value, nil)
+	}
+	return b.Batch(0)
+}

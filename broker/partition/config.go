@@ -1,0 +1,99 @@
+package partition
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/varvehq/varve/broker/commitlog"
+	"github.com/varvehq/varve/broker/config"
+)
+
+// Config is how a Manager works.
+type Config struct {
+	// SweepInterval is how often partitions with new data are looked at: sealing, uploads.
+	SweepInterval time.Duration
+	// RetentionInterval is how often all partitions are looked at (log.retention.check.interval.ms).
+	RetentionInterval time.Duration
+	// CheckpointInterval is how often high watermarks and recovery points are written.
+	CheckpointInterval time.Duration
+	// RecoveryThreads is how many logs are opened at one time at the start (num.recovery.threads.per.data.dir).
+	RecoveryThreads int
+	// TierWorkers is how many partitions upload and expire at one time.
+	TierWorkers int
+	// RemoteReads is how many reads of the remote tier run at one time, RemotePending how many may wait besides.
+	RemoteReads, RemotePending int
+	// RetryBackoff and RetryBackoffMax bound the pause after a failed upload.
+	RetryBackoff, RetryBackoffMax time.Duration
+	// ScrubInterval is how often every local byte is read and checked; 0 never. ScrubRate bounds it in bytes per second.
+	ScrubInterval time.Duration
+	ScrubRate     int
+	// ProducerExpiry is producer.id.expiration.ms.
+	ProducerExpiry time.Duration
+}
+
+// DefaultConfig gives Kafka's intervals where it has them.
+func DefaultConfig() Config {
+	return Config{
+		SweepInterval:      time.Second,
+		RetentionInterval:  5 * time.Minute,
+		CheckpointInterval: time.Minute,
+		RecoveryThreads:    2,
+		TierWorkers:        4,
+		RemoteReads:        10,
+		RemotePending:      100,
+		RetryBackoff:       500 * time.Millisecond,
+		RetryBackoffMax:    30 * time.Second,
+		ScrubInterval:      24 * time.Hour,
+		ScrubRate:          8 << 20,
+		ProducerExpiry:     24 * time.Hour,
+	}
+}
+
+// Validate names the field that cannot be.
+func (c *Config) Validate() error {
+	switch {
+	case c.SweepInterval <= 0:
+		return fmt.Errorf("SweepInterval: %v is not positive", c.SweepInterval)
+	case c.RetentionInterval <= 0:
+		return fmt.Errorf("RetentionInterval: %v is not positive", c.RetentionInterval)
+	case c.CheckpointInterval <= 0:
+		return fmt.Errorf("CheckpointInterval: %v is not positive", c.CheckpointInterval)
+	case c.RecoveryThreads <= 0:
+		return fmt.Errorf("RecoveryThreads: %d is not positive", c.RecoveryThreads)
+	case c.TierWorkers <= 0:
+		return fmt.Errorf("TierWorkers: %d is not positive", c.TierWorkers)
+	case c.RemoteReads <= 0:
+		return fmt.Errorf("RemoteReads: %d is not positive", c.RemoteReads)
+	case c.RemotePending < 0:
+		return fmt.Errorf("RemotePending: %d is negative", c.RemotePending)
+	case c.RetryBackoff <= 0 || c.RetryBackoffMax < c.RetryBackoff:
+		return fmt.Errorf("RetryBackoff: %v to %v is no range", c.RetryBackoff, c.RetryBackoffMax)
+	case c.ScrubInterval < 0 || c.ScrubInterval > 0 && c.ScrubRate <= 0:
+		return fmt.Errorf("ScrubRate: %d bytes per second every %v", c.ScrubRate, c.ScrubInterval)
+	}
+	return nil
+}
+
+// logConfig is what the local log needs of a topic's effective configs.
+func logConfig(t *config.Topic, producerExpiry time.Duration) commitlog.Config {
+	c := commitlog.DefaultConfig()
+	c.SegmentBytes = t.SegmentBytes
+	c.SegmentAge = t.SegmentAge
+	c.SegmentIndexBytes = int64(t.SegmentIndexBytes)
+	c.IndexIntervalBytes = int64(t.IndexIntervalBytes)
+	c.RetentionBytes = t.RetentionBytes
+	c.RetentionAge = t.RetentionAge
+	c.LocalRetentionBytes = t.LocalBytes
+	c.LocalRetentionAge = t.LocalRetention
+	c.MaxMessageBytes = int64(t.MaxMessageBytes)
+	c.TimestampType = commitlog.TimestampType(t.TimestampType)
+	c.TimestampBeforeMax = t.TimestampBeforeMax
+	c.TimestampAfterMax = t.TimestampAfterMax
+	if t.FlushPolicy == config.FlushOS {
+		c.FlushPolicy = commitlog.FlushOS
+	}
+	c.Delete = t.Delete
+	c.Tiered = t.Tiered
+	c.ProducerExpiry = producerExpiry
+	return c
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/varvehq/varve/broker"
+	"github.com/varvehq/varve/cmd/varve/internal/builtin"
+	"github.com/varvehq/varve/connect"
+	"github.com/varvehq/varve/connect/plugin"
+	"github.com/varvehq/varve/internal/lifecycle"
+	"github.com/varvehq/varve/internal/objstore"
+	"github.com/varvehq/varve/internal/objstore/open"
+	"github.com/varvehq/varve/internal/obs"
+	"github.com/varvehq/varve/internal/vfs"
+)
+
+// stopTimeout bounds the whole stop; what has not ended by then is cut off, as a kill would.
+const stopTimeout = 30 * time.Second
+
+// process is one running `varve server`.
+type process struct {
+	cfg      Config
+	version  string
+	log      *slog.Logger
+	registry *prometheus.Registry
+	stack    lifecycle.Stack
+	failed   chan error
+	kafka    string // address of the own broker
+}
+
+// run starts everything, waits for the end of ctx or a fatal failure, and stops everything.
+func run(ctx context.Context, cfg Config, version string) error {
+	log, err := obs.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	p := &process{cfg: cfg, version: version, log: log, registry: obs.NewRegistry(), failed: make(chan error, 1)}
+	began := time.Now()
+	err = p.start(ctx)
+	if err == nil {
+		log.Info("varve is ready", "version", version, "roles", strings.Join(cfg.Roles, ","), "took", time.Since(began).Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			log.Info("stopping")
+		case err = <-p.failed:
+			log.Error("stopping after a failure", "error", err)
+		}
+	}
+	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return errors.Join(err, p.stack.Close(stop))
+}
+
+func (p *process) start(ctx context.Context) error {
+	admin, err := obs.ServeAdmin(p.cfg.Admin.Listen, p.registry, p.log)
+	if err != nil {
+		return listenError(err, "--admin-listen")
+	}
+	p.stack.Push("admin", admin.Close)
+	if p.cfg.has("broker") {
+		if err := p.startBroker(ctx); err != nil {
+			return listenError(err, "--listen")
+		}
+	}
+	if p.cfg.has("connect") {
+		if err := p.startConnect(ctx); err != nil {
+			return listenError(err, "--connect-listen")
+		}
+	}
+	admin.SetReady(true)
+	return nil
+}
+
+// listenError adds what to do where an address is taken.
+func listenError(err error, flag string) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "listen" {
+		return fmt.Errorf("%w\nanother program has this address; choose another with %s", err, flag)
+	}
+	return err
+}
+
+func (p *process) startBroker(ctx context.Context) error {
+	dir, err := filepath.Abs(p.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	url, err := p.cfg.bucketURL()
+	if err != nil {
+		return err
+	}
+	bucket, err := open.Bucket(ctx, url)
+	if err != nil {
+		return fmt.Errorf("bucket: %w", err)
+	}
+	bucket, err = objstore.WithMetrics(bucket, p.registry)
+	if err != nil {
+		return err
+	}
+	bucket = objstore.WithRetry(bucket, objstore.DefaultRetryConfig())
+	p.stack.Push("bucket", func(context.Context) error { return bucket.Close() })
+
+	cfg := broker.DefaultConfig()
+	cfg.NodeID, cfg.Rack = p.cfg.Broker.NodeID, p.cfg.Broker.Rack
+	cfg.DataDir = filepath.ToSlash(dir)
+	cfg.Kafka = p.cfg.Broker.Properties
+	cfg.Listeners = []broker.Listener{{Name: "PLAINTEXT", Address: p.cfg.Listen, Advertise: p.cfg.Advertise}}
+	b, err := broker.Open(ctx, cfg, broker.Env{
+		FS: vfs.OS(), Bucket: bucket, BucketConfigured: p.cfg.bucketConfigured(),
+		Log: p.log.With("component", "broker"), Metrics: p.registry,
+		OnFailed: func(err error) {
+			select {
+			case p.failed <- err:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	p.stack.Push("broker", b.Close)
+	p.kafka = b.Addr().String()
+	return nil
+}
+
+// passEnv are the variables that connectors get: how they find their credentials for a bucket.
+var passEnv = []string{
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE",
+	"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME",
+	"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CA_BUNDLE",
+}
+
+func (p *process) startConnect(ctx context.Context) error {
+	log := p.log.With("component", "connect")
+	pc := plugin.DefaultConfig()
+	pc.Builtins, pc.Dir, pc.PassEnv, pc.Log = builtin.Connectors(), p.cfg.Connect.PluginDir, passEnv, log
+	plugins, err := plugin.New(ctx, pc)
+	if err != nil {
+		return err
+	}
+	p.stack.Push("plugins", func(context.Context) error { return plugins.Close() })
+
+	cfg := connect.DefaultConfig()
+	cfg.Listen = p.cfg.Connect.Listen
+	cfg.Bootstrap = p.cfg.Connect.Bootstrap
+	if len(cfg.Bootstrap) == 0 {
+		cfg.Bootstrap = []string{p.kafka}
+	}
+	if err := cfg.Worker.Apply(p.cfg.Connect.Properties); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	c, err := connect.Open(ctx, cfg, connect.Env{Log: log, Registerer: p.registry, Plugins: plugins, Version: p.version})
+	if err != nil {
+		return err
+	}
+	p.stack.Push("connect", c.Close)
+	return nil
+}
