@@ -126,11 +126,11 @@ func (r *remoteTier) Open(ctx context.Context, epoch int32, lineage []record.Epo
 	return p.Open(ctx, epoch, lineage)
 }
 
-// Load makes what is in the bucket known.
+// Load makes what is in the bucket now known.
 func (r *remoteTier) Load(ctx context.Context) error {
 	p, err := r.get()
 	if err != nil {
 		return err
 	}
-	return p.Load(ctx)
+	return p.Refresh(ctx)
 }

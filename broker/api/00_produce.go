@@ -126,8 +126,8 @@ func (w *produceWait) fail(out *kmsg.ProduceResponseTopicPartition, p *partition
 		out.ErrorCode == kerr.InvalidTimestamp.Code {
 		out.ErrorMessage = messageOf(err)
 	}
-	if out.ErrorCode == kerr.UnknownServerError.Code {
-		w.h.Log.Error("produce failed", "err", err)
+	if out.ErrorCode == kerr.UnknownServerError.Code || out.ErrorCode == kerr.KafkaStorageError.Code {
+		w.h.warn("produce failed", "partition", p, "err", err)
 	}
 	if out.ErrorCode == kerr.NotLeaderForPartition.Code && p != nil && w.req.Version >= 10 {
 		w.tellLeader(out, p)

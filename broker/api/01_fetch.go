@@ -179,7 +179,7 @@ func (w *fetchWait) fail(out *fetchPart, p *partition.Partition, err error) {
 	out.code = codeOf(err)
 	switch out.code {
 	case kerr.UnknownServerError.Code, kerr.KafkaStorageError.Code, kerr.CorruptMessage.Code:
-		w.h.Log.Warn("fetch failed", "topic", p.Topic(), "partition", p.Index(), "err", err)
+		w.h.warn("fetch failed", "topic", p.Topic(), "partition", p.Index(), "err", err)
 	case kerr.NotLeaderForPartition.Code, kerr.FencedLeaderEpoch.Code:
 		w.tellLeader(out, p)
 	case kerr.OffsetOutOfRange.Code:

@@ -65,8 +65,8 @@ func (h *Handlers) listOffset(ctx context.Context, topic string, in *kmsg.ListOf
 	}
 	if err != nil {
 		o.ErrorCode = codeOf(err)
-		if o.ErrorCode == kerr.UnknownServerError.Code {
-			h.Log.Error("list offsets failed", "topic", topic, "partition", in.Partition, "err", err)
+		if o.ErrorCode == kerr.UnknownServerError.Code || o.ErrorCode == kerr.KafkaStorageError.Code {
+			h.warn("list offsets failed", "topic", topic, "partition", in.Partition, "err", err)
 		}
 	}
 }

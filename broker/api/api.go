@@ -42,6 +42,19 @@ type Handlers struct {
 	Env
 	table    *Table
 	sessions *sessionCache
+	warnNext atomic.Int64 // time of the next warning, in milliseconds of the clock
+}
+
+// warnEvery is the least time between two warnings about requests that fail on the broker's side: a client tries again at
+// once, and the log is no place for each try.
+const warnEvery = 5 * time.Second
+
+// warn logs a failure on the broker's side, unless another was logged a moment ago.
+func (h *Handlers) warn(msg string, args ...any) {
+	now, next := h.Clock().UnixMilli(), h.warnNext.Load()
+	if now >= next && h.warnNext.CompareAndSwap(next, now+warnEvery.Milliseconds()) {
+		h.Log.Warn(msg, args...)
+	}
 }
 
 // New returns the handlers over env, with their table.

@@ -152,5 +152,5 @@ func (d *Dir) writeAll() error {
 	if err := d.writeCheckpoint(&d.startWriter, startFile, d.logStarts); err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(d.env.FS, d.root+"/"+highWatermarkFile, encodeCheckpoint(d.highWatermarks()))
+	return d.writeCheckpoint(&d.highWatermarkWriter, highWatermarkFile, d.highWatermarks)
 }

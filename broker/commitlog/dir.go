@@ -67,7 +67,7 @@ type Dir struct {
 		// dirty are the logs that were opened in this run and not closed cleanly since.
 		dirty map[kafka.TopicPartition]bool
 	}
-	recoveryWriter, startWriter checkpointWriter
+	recoveryWriter, startWriter, highWatermarkWriter checkpointWriter
 }
 
 // OpenDir locks and reads a data directory, making it where there is none. Logs are opened one by one with OpenLog.

@@ -55,7 +55,7 @@ func (sh *shard) append(epoch int32, writes []Write) error {
 		batch := buildBatch(records[:n], sh.m.env.Now().UnixMilli(), epoch)
 		if err := sh.m.env.OffsetsLog.Append(sh.m.ctx, sh.partition, epoch, batch); err != nil {
 			if !first {
-				return fmt.Errorf("a write in several batches: %v", err)
+				return fmt.Errorf("a write in several batches: %w", err)
 			}
 			return err
 		}

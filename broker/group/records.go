@@ -115,7 +115,7 @@ func decodeRecord(key, value []byte) (d decoded, err error) {
 		err = decodeGroup(&d, key, value)
 	}
 	if err != nil {
-		return decoded{}, fmt.Errorf("%w: %v", ErrCorrupt, err)
+		return decoded{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return d, nil
 }

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type Remote interface {
 	// AdvanceStart condemns what lies below the log start. Clean removes what was condemned long enough ago.
 	AdvanceStart(ctx context.Context, logStart int64) error
 	Clean(ctx context.Context) error
+	// Collect deletes objects that no manifest names and that are older than any upload.
+	Collect(ctx context.Context, dryRun bool) ([]tiering.Orphan, error)
 }
 
 // remoteLinger is how long a finished read waits for somebody to take it.
@@ -104,7 +107,7 @@ func (f *remoteFetch) read(ctx context.Context, maxBytes int, committed bool) ([
 	}
 	data, free, err := remote.Read(ctx, f.offset, maxBytes)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, f.p.remoteError(f.offset, err)
 	}
 	if !committed {
 		return data, free, nil, nil
@@ -125,6 +128,19 @@ func (f *remoteFetch) read(ctx context.Context, maxBytes int, committed bool) ([
 		return nil, nil, nil, err
 	}
 	return data, free, abortedOf(entries), nil
+}
+
+// remoteError sorts an error of the remote tier. An offset that the log has, and the tier does not find, is not out of range:
+// a client that was told so would go to the log's end and miss everything between.
+func (p *Partition) remoteError(offset int64, err error) error {
+	if !errors.Is(err, tiering.ErrOffsetOutOfRange) {
+		return err
+	}
+	if offset < p.LogStart() {
+		return fmt.Errorf("%w: deleted meanwhile", ErrOffsetOutOfRange)
+	}
+	p.reopenTier() // what this broker knows of the bucket may be old
+	return fmt.Errorf("%w: offset %d is in neither tier: %s", ErrRemoteUnavailable, offset, err.Error())
 }
 
 // finish records the outcome and wakes who waits. reads.mu is held.

@@ -28,6 +28,8 @@ type tierState struct {
 	backoff time.Duration // guarded by work
 	// dirtySince is when the first record of the active segment came, in milliseconds of the clock; 0: it is empty.
 	dirtySince atomic.Int64
+	// collected is when orphans were last looked for; only the partition's one worker touches it.
+	collected time.Time
 	// end mirrors the remote end once it is known; -1 before.
 	end atomic.Int64
 }
@@ -228,9 +230,33 @@ func (p *Partition) retainTiered(ctx context.Context, l *commitlog.Log, remote R
 		return err
 	}
 	if remote.EndOffset() > 0 {
-		return remote.Clean(ctx)
+		if err := remote.Clean(ctx); err != nil {
+			return err
+		}
+		return p.collectOrphans(ctx, remote)
 	}
 	return nil
+}
+
+// orphanInterval is how often a partition looks for objects of uploads that never became part of it. It is no matter of
+// correctness: they only cost money. Looking costs a LIST.
+const orphanInterval = 24 * time.Hour
+
+// collectOrphans deletes them; the first time an interval after the partition was opened.
+func (p *Partition) collectOrphans(ctx context.Context, remote Remote) error {
+	now := p.m.env.Clock()
+	if p.tier.collected.IsZero() {
+		p.tier.collected = now
+	}
+	if now.Sub(p.tier.collected) < orphanInterval {
+		return nil
+	}
+	p.tier.collected = now
+	orphans, err := remote.Collect(ctx, false)
+	if len(orphans) > 0 {
+		p.m.env.Log.Info("objects of unfinished uploads deleted", "partition", p.name().String(), "objects", len(orphans))
+	}
+	return err
 }
 
 // localOnly counts the local bytes that the bucket does not hold.

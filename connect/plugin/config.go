@@ -34,7 +34,9 @@ type Config struct {
 	// PassEnv are names of environment variables that plugins get besides the harmless ones (PATH, HOME, TMPDIR, locale,
 	// time zone, certificate files). Everything else of the worker's environment stays with the worker.
 	PassEnv []string
-	Log     *slog.Logger
+	// BuiltinEnv are further names for built-in connectors alone: credentials that other people's code must not see.
+	BuiltinEnv []string
+	Log        *slog.Logger
 }
 
 // DefaultConfig runs built-ins as processes and has no plugin directory.

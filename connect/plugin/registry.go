@@ -151,6 +151,7 @@ func (h *Host) start(ctx context.Context, e *entry) (Plugin, error) {
 	}
 	opts := host.Options{Env: environment(h.cfg.PassEnv), Log: h.log.With("plugin", e.Class)}
 	if e.connector != nil {
+		opts.Env = environment(append(slices.Clone(h.cfg.PassEnv), h.cfg.BuiltinEnv...))
 		opts.Path, opts.Args = h.builtinCommand(e.Class)
 	} else {
 		opts.Path, opts.Checksum = e.Path, e.checksum

@@ -57,7 +57,7 @@ func (w *Worker) Validate(ctx context.Context, class string, config map[string]s
 	if !ok {
 		return Validation{}, w.unknownClass(class)
 	}
-	defs := connectorDefs(info.Type)
+	defs := w.defs(info.Type)
 	_, errs := parseConn(w.cfg, info.Type, config)
 	err := w.borrow(ctx, class, func(p plugin.Plugin) error {
 		spec, err := p.Spec(ctx)
@@ -76,6 +76,20 @@ func (w *Worker) Validate(ctx context.Context, class string, config map[string]s
 		return Validation{}, err
 	}
 	return validation(class, defs, config, errs), nil
+}
+
+// defs are the worker's definitions, with its own converters as the defaults.
+func (w *Worker) defs(kind sdk.Kind) []sdk.ConfigDef {
+	defs := connectorDefs(kind)
+	for i := range defs {
+		d := &defs[i]
+		if role, ok := strings.CutSuffix(d.Name, ".converter"); ok && d.Type == sdk.TypeClass {
+			if c, found := convert.Find(w.cfg.Converters[d.Name], convert.Role(role)); found {
+				d.HasDefault, d.Default = true, c.Name
+			}
+		}
+	}
+	return defs
 }
 
 // mergeDefs adds a connector's definitions to the worker's; where both define a key the worker's stands.
@@ -215,7 +229,7 @@ func (w *Worker) PluginConfig(ctx context.Context, class string) ([]ConfigKey, e
 	if c, ok := convert.Find(class, convert.Header); ok {
 		defs = c.Config
 	} else if info, ok := w.env.Plugins.Lookup(class); ok {
-		defs = connectorDefs(info.Type)
+		defs = w.defs(info.Type)
 		err := w.borrow(ctx, class, func(p plugin.Plugin) error {
 			spec, err := p.Spec(ctx)
 			defs = mergeDefs(defs, spec.Config)

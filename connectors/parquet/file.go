@@ -34,7 +34,7 @@ type openFile struct {
 	bytes  int64 // of the records' values, what the rotation by size counts before compression
 	opened time.Time
 	out    bytes.Buffer
-	w      *parquet.Writer
+	w      *parquet.GenericWriter[any]
 	row    *rowWriter
 	batch  []parquet.Row
 }
@@ -44,7 +44,7 @@ const rowGroupBytes = 16 << 20
 
 func newOpenFile(cfg *config, l *layout, start int64, now time.Time) *openFile {
 	f := &openFile{layout: l, start: start, opened: now, row: newRowWriter(l.width())}
-	f.w = parquet.NewWriter(&f.out, l.schema,
+	f.w = parquet.NewGenericWriter[any](&f.out, l.schema,
 		parquet.Compression(cfg.codec()),
 		parquet.CreatedBy("varve", "1", ""),
 		parquet.PageBufferSize(256<<10),

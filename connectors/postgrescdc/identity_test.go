@@ -79,6 +79,19 @@ func TestKeyOutsideOfIdentity(t *testing.T) {
 	}
 }
 
+// TestFallbacks: of a row that is not sent, required columns have their default, or else the zero of their type.
+func TestFallbacks(t *testing.T) {
+	d := newDatabase(t)
+	d.exec("CREATE TABLE a (id int PRIMARY KEY, n int NOT NULL, nd int NOT NULL DEFAULT 7, b bool NOT NULL DEFAULT true, p numeric(5,2) NOT NULL DEFAULT 1.25, q numeric(5,2) NOT NULL, " +
+		"ts timestamp NOT NULL, tz timestamptz NOT NULL, u uuid NOT NULL, y bytea NOT NULL, ar int[] NOT NULL, j jsonb NOT NULL, o int DEFAULT 3)")
+	r := startTask(t, d.config(), nil)
+	d.exec("INSERT INTO a VALUES (1, 1, 1, false, 1, 1, now(), now(), gen_random_uuid(), 'x', '{1}', '{}', 1)", "DELETE FROM a")
+	want := `{"ar":[],"b":true,"id":1,"j":"","n":0,"nd":7,"o":null,"p":"fQ==","q":"AA==","ts":0,"tz":"1970-01-01T00:00:00Z","u":"","y":""}`
+	if got := toJSON(r.take(2)[1].row("before")); got != want {
+		t.Errorf(" got %s\nwant %s", got, want)
+	}
+}
+
 func TestKeyColumnsOfOnesOwn(t *testing.T) {
 	d := newDatabase(t)
 	d.exec("CREATE TABLE a (id int PRIMARY KEY, u text, v text)", "ALTER TABLE a REPLICA IDENTITY FULL")

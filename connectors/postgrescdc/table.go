@@ -50,6 +50,9 @@ func newTable(cfg *config, types map[uint32]*pgType, r *relation) *table {
 		}
 		if a.def != "" {
 			c.setDefault(a.def)
+			if !c.optional && c.schema.Default != nil {
+				c.fallback = c.schema.Default
+			}
 		}
 		all[i] = c
 		byName[a.name] = i

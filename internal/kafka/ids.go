@@ -90,11 +90,15 @@ func ValidateTopicName(name string) error {
 		return fmt.Errorf("%w: %d characters, more than %d", ErrTopicName, len(name), MaxTopicName)
 	}
 	for _, c := range []byte(name) {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
+		if !legal(c) {
 			return fmt.Errorf("%w: %q has a character other than ASCII letters, digits, '.', '_' and '-'", ErrTopicName, name)
 		}
 	}
 	return nil
+}
+
+func legal(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // Internal topics of the broker.

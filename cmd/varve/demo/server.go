@@ -134,7 +134,7 @@ func (s *server) stop() error {
 		return nil
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return nil // it has ended
+		return nil //nolint:nilerr // it has ended
 	}
 	select {
 	case err := <-s.exited:
@@ -145,7 +145,7 @@ func (s *server) stop() error {
 		return nil
 	case <-time.After(30 * time.Second):
 		_ = s.cmd.Process.Kill()
-		<-s.exited
+		_ = <-s.exited
 		s.cmd = nil
 		return errors.New("the server did not stop within 30 s and was killed")
 	}

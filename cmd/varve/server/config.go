@@ -47,6 +47,8 @@ type ConnectConfig struct {
 	Bootstrap []string `yaml:"bootstrap"`
 	// PluginDir holds plugin executables besides the built-in connectors.
 	PluginDir string `yaml:"plugin_dir"`
+	// PluginEnv are names of environment variables that every plugin gets; the built-in connectors get those of AWS anyway.
+	PluginEnv []string `yaml:"plugin_env"`
 	// Properties are worker configs under Kafka Connect's own names.
 	Properties map[string]string `yaml:"properties"`
 }

@@ -20,7 +20,7 @@ func TestExampleIsTheDefault(t *testing.T) {
 	}
 	want := DefaultConfig()
 	want.Broker.Properties, want.Connect.Properties = got.Broker.Properties, got.Connect.Properties
-	want.Connect.Bootstrap = []string{}
+	want.Connect.Bootstrap, want.Connect.PluginEnv = []string{}, []string{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

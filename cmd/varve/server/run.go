@@ -133,8 +133,8 @@ func (p *process) startBroker(ctx context.Context) error {
 	return nil
 }
 
-// passEnv are the variables that connectors get: how they find their credentials for a bucket.
-var passEnv = []string{
+// bucketEnv are the variables that the built-in connectors get: how they find their credentials for a bucket.
+var bucketEnv = []string{
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE",
 	"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME",
 	"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CA_BUNDLE",
@@ -143,7 +143,8 @@ var passEnv = []string{
 func (p *process) startConnect(ctx context.Context) error {
 	log := p.log.With("component", "connect")
 	pc := plugin.DefaultConfig()
-	pc.Builtins, pc.Dir, pc.PassEnv, pc.Log = builtin.Connectors(), p.cfg.Connect.PluginDir, passEnv, log
+	pc.Builtins, pc.Dir, pc.Log = builtin.Connectors(), p.cfg.Connect.PluginDir, log
+	pc.PassEnv, pc.BuiltinEnv = p.cfg.Connect.PluginEnv, bucketEnv
 	plugins, err := plugin.New(ctx, pc)
 	if err != nil {
 		return err

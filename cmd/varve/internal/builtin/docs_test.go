@@ -12,12 +12,13 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of keys into the pages anew")
 
-const begin, end = "<!-- config:begin -->\n", "<!-- config:end -->"
+const end = "<!-- config:end -->"
 
 // TestPagesShowEveryKey holds the page of each connector against its definitions.
 func TestPagesShowEveryKey(t *testing.T) {
 	for name, c := range Connectors() {
-		path := "../../../../docs/connectors/" + name + ".md"
+		path := "../../../../docs/connectors/" + strings.TrimSuffix(strings.TrimSuffix(name, "-source"), "-sink") + ".md"
+		begin := "<!-- config:begin " + name + " -->\n"
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Errorf("connector %s has no page: %v", name, err)
