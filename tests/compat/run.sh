@@ -3,6 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tests/tools/kafka.sh install
-tests/tools/s3.sh install minio
 go test -count=1 -timeout 20m -tags compat -v ./tests/compat
+# MinIO builds for ten minutes: COMPAT_MINIO=built leaves its part out where the program is not there yet.
+if [ "${COMPAT_MINIO:-}" = built ] && [ ! -x .cache/tools/bin/minio ]; then
+  echo "the store suite against MinIO is left out: MinIO is not built (tests/tools/s3.sh install minio)"
+  exit 0
+fi
+tests/tools/s3.sh install minio
 VARVE_TEST_MINIO=$PWD/.cache/tools/bin/minio go test -count=1 -timeout 20m -v -run 'MinIO' ./internal/objstore/...
