@@ -13,15 +13,17 @@ import (
 	"github.com/varvehq/varve/internal/objstore/s3"
 	. "github.com/varvehq/varve/tiering"
 	"github.com/varvehq/varve/tiering/tieringtest"
+
+	"github.com/varvehq/varve/tests/s3server"
 )
 
 // TestOverS3 lets two leaders copy by turns to a real S3 server through TLS, while a fifth of all requests is refused,
 // cut, or loses its answer. What was acknowledged is there afterwards, read without faults.
 func TestOverS3(t *testing.T) {
-	server := objstoretest.StartVersityGW(t)
+	server := s3server.ForTest(t, s3server.Options{})
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(11, 12))
-	proxy := objstoretest.NewProxy(t, server, true, func(*http.Request) objstoretest.ProxyFault {
+	proxy := objstoretest.NewProxy(t, server.Endpoint(), true, func(*http.Request) objstoretest.ProxyFault {
 		mu.Lock()
 		defer mu.Unlock()
 		if rng.IntN(5) > 0 {
@@ -60,12 +62,12 @@ func TestOverS3(t *testing.T) {
 	}
 }
 
-func openS3(t *testing.T, server *objstoretest.Server, edit func(*s3.Config)) objstore.Bucket {
+func openS3(t *testing.T, server *s3server.Server, edit func(*s3.Config)) objstore.Bucket {
 	t.Helper()
-	t.Setenv("AWS_ACCESS_KEY_ID", server.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", server.SecretKey)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	cfg := s3.DefaultConfig()
-	cfg.Bucket, cfg.Endpoint, cfg.PathStyle, cfg.Region = server.Bucket, server.Endpoint, true, "us-east-1"
+	cfg.Bucket, cfg.Endpoint, cfg.PathStyle, cfg.Region = s3server.Bucket, server.Endpoint(), true, "us-east-1"
 	if edit != nil {
 		edit(&cfg)
 	}

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -27,14 +26,7 @@ func TestMainJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = pg.Stop() }()
-	s3, err := s3server.Start(t.Context(), s3server.Options{})
-	if errors.Is(err, s3server.ErrNotInstalled) {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s3.Stop() }()
+	s3 := s3server.ForTest(t, s3server.Options{})
 	for name, bucket := range map[string]string{"s3": s3.URL("e2e"), "folder": ""} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"demo", "--postgres", pg.URL(), "--rows", "20000", "--changes", "10000", "--partitions", "1", "-o", "json"}

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -102,6 +103,27 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	return s, s.Restart(ctx)
+}
+
+// ForTest starts a server that ends with the test. Where the program is missing the test is skipped, but not in CI.
+func ForTest(t testing.TB, o Options) *Server {
+	t.Helper()
+	if o.MinIO && os.Getenv("VARVE_TEST_MINIO") == "" {
+		t.Skip("VARVE_TEST_MINIO is not set: no MinIO to test against; make compat sets it")
+	}
+	s, err := Start(t.Context(), o)
+	if errors.Is(err, ErrNotInstalled) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 func freePort() (int, error) {

@@ -40,10 +40,10 @@ type Proxy struct {
 	}
 }
 
-// NewProxy starts a proxy to a server; plan may be nil. It ends with the test.
-func NewProxy(t testing.TB, s *Server, tls bool, plan func(*http.Request) ProxyFault) *Proxy {
+// NewProxy starts a proxy to the server at endpoint, a URL; plan may be nil. It ends with the test.
+func NewProxy(t testing.TB, endpoint string, tls bool, plan func(*http.Request) ProxyFault) *Proxy {
 	t.Helper()
-	target, err := url.Parse(s.Endpoint)
+	target, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

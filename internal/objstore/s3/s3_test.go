@@ -15,16 +15,18 @@ import (
 	"github.com/varvehq/varve/internal/objstore"
 	"github.com/varvehq/varve/internal/objstore/objstoretest"
 	"github.com/varvehq/varve/internal/objstore/s3"
+
+	"github.com/varvehq/varve/tests/s3server"
 )
 
-func open(t *testing.T, server *objstoretest.Server, edit func(*s3.Config)) objstore.Bucket {
+func open(t *testing.T, server *s3server.Server, edit func(*s3.Config)) objstore.Bucket {
 	t.Helper()
-	t.Setenv("AWS_ACCESS_KEY_ID", server.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", server.SecretKey)
+	t.Setenv("AWS_ACCESS_KEY_ID", s3server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3server.SecretKey)
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 	cfg := s3.DefaultConfig()
-	cfg.Bucket, cfg.Endpoint, cfg.PathStyle, cfg.Region = server.Bucket, server.Endpoint, true, "us-east-1"
+	cfg.Bucket, cfg.Endpoint, cfg.PathStyle, cfg.Region = s3server.Bucket, server.Endpoint(), true, "us-east-1"
 	cfg.MultipartAbove, cfg.PartSize = 6<<20, 5<<20
 	if edit != nil {
 		edit(&cfg)
@@ -46,15 +48,15 @@ var (
 	onePage = objstoretest.Options{LargeObject: 11 << 20, OnePage: true}
 )
 
-func TestVersityGW(t *testing.T) { testServer(t, objstoretest.StartVersityGW(t)) }
-func TestMinIO(t *testing.T)     { testServer(t, objstoretest.StartMinIO(t)) }
+func TestVersityGW(t *testing.T) { testServer(t, s3server.ForTest(t, s3server.Options{})) }
+func TestMinIO(t *testing.T)     { testServer(t, s3server.ForTest(t, s3server.Options{MinIO: true})) }
 
-func testServer(t *testing.T, server *objstoretest.Server) {
+func testServer(t *testing.T, server *s3server.Server) {
 	t.Run("Plain", func(t *testing.T) {
 		objstoretest.Conformance(t, retried(open(t, server, nil)), onePage)
 	})
 	t.Run("TLS", func(t *testing.T) {
-		proxy := objstoretest.NewProxy(t, server, true, nil)
+		proxy := objstoretest.NewProxy(t, server.Endpoint(), true, nil)
 		objstoretest.Conformance(t, retried(open(t, server, through(proxy))), options)
 		if proxy.Trailers() == 0 {
 			t.Error("no upload carried its checksum in a trailer")
@@ -84,10 +86,10 @@ func retried(b objstore.Bucket) objstore.Bucket {
 
 // testFaults does what a writer does while a third of all requests goes wrong: put-if-absent, and on ErrExists read back
 // whose the object is. No acknowledged object may be missing or different, and no refused one be ours.
-func testFaults(t *testing.T, server *objstoretest.Server) {
+func testFaults(t *testing.T, server *s3server.Server) {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(1, 2))
-	proxy := objstoretest.NewProxy(t, server, true, func(*http.Request) objstoretest.ProxyFault {
+	proxy := objstoretest.NewProxy(t, server.Endpoint(), true, func(*http.Request) objstoretest.ProxyFault {
 		mu.Lock()
 		defer mu.Unlock()
 		if rng.IntN(3) > 0 {
@@ -127,9 +129,9 @@ func testFaults(t *testing.T, server *objstoretest.Server) {
 }
 
 // testConflict: a 409 is tried again and a 412 is not.
-func testConflict(t *testing.T, server *objstoretest.Server) {
+func testConflict(t *testing.T, server *s3server.Server) {
 	puts := 0
-	proxy := objstoretest.NewProxy(t, server, false, func(r *http.Request) objstoretest.ProxyFault {
+	proxy := objstoretest.NewProxy(t, server.Endpoint(), false, func(r *http.Request) objstoretest.ProxyFault {
 		if r.Method != http.MethodPut {
 			return objstoretest.PassThrough
 		}
@@ -152,7 +154,7 @@ func testConflict(t *testing.T, server *objstoretest.Server) {
 	}
 }
 
-func testErrors(t *testing.T, server *objstoretest.Server) {
+func testErrors(t *testing.T, server *s3server.Server) {
 	missing := retried(open(t, server, func(c *s3.Config) { c.Bucket = "no-such-bucket" }))
 	_, err := missing.Get(t.Context(), "k", 0, -1)
 	if !errors.Is(err, objstore.ErrNoBucket) || errors.Is(err, objstore.ErrNotFound) {
@@ -161,7 +163,7 @@ func testErrors(t *testing.T, server *objstoretest.Server) {
 	b := open(t, server, nil)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	cfg := s3.DefaultConfig()
-	cfg.Bucket, cfg.Endpoint, cfg.PathStyle = server.Bucket, server.Endpoint, true
+	cfg.Bucket, cfg.Endpoint, cfg.PathStyle = s3server.Bucket, server.Endpoint(), true
 	denied, err := s3.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
