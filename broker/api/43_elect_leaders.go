@@ -23,6 +23,9 @@ func (h *Handlers) electLeaders(_ context.Context, r *Request) (kmsg.Response, e
 	resp.Version = req.Version
 	im := h.Controller.Image()
 	var failed error
+	if req.Topics != nil && len(req.Topics) == 0 {
+		return resp, nil
+	}
 	if req.ElectionType != 0 && req.ElectionType != 1 {
 		failed = &explained{kerr.InvalidRequest, fmt.Sprint("Unknown election type ", req.ElectionType)}
 		resp.ErrorCode = codeOf(failed)

@@ -33,13 +33,18 @@ func (h *Handlers) alterReassignments(_ context.Context, r *Request) (kmsg.Respo
 		for j := range ask.Partitions {
 			p := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			p.Partition = ask.Partitions[j].Partition
-			setError(&p.ErrorCode, &p.ErrorMessage, reassign(im, ask.Topic, &ask.Partitions[j], mayChange))
+			err := reassign(im, ask.Topic, &ask.Partitions[j], mayChange)
+			if p.ErrorCode = codeOf(err); err != errNoReassignment { // Kafka tells no text with this one
+				p.ErrorMessage = reasonOf(err)
+			}
 			t.Partitions = append(t.Partitions, p)
 		}
 		resp.Topics = append(resp.Topics, t)
 	}
 	return resp, nil
 }
+
+var errNoReassignment error = kerr.NoReassignmentInProgress
 
 func reassign(im *controller.Image, topic string, ask *kmsg.AlterPartitionAssignmentsRequestTopicPartition, changeFactor bool) error {
 	if im.Topic(topic) == nil {
@@ -50,7 +55,7 @@ func reassign(im *controller.Image, topic string, ask *kmsg.AlterPartitionAssign
 		return &explained{kerr.UnknownTopicOrPartition, fmt.Sprintf("Unable to find partition %s:%d.", topic, ask.Partition)}
 	}
 	if ask.Replicas == nil {
-		return &explained{kerr.NoReassignmentInProgress, "No partition reassignment is in progress."}
+		return errNoReassignment
 	}
 	if err := checkAssignment(im, ask.Replicas); err != nil {
 		return err

@@ -24,7 +24,8 @@ func (h *Handlers) describeClientQuotas(_ context.Context, r *Request) (kmsg.Res
 		setError(&resp.ErrorCode, &resp.ErrorMessage, err)
 		return resp, nil
 	}
-	resp.Entries = []kmsg.DescribeClientQuotasResponseEntry{}
+	none := "" // as Kafka has it
+	resp.ErrorMessage, resp.Entries = &none, []kmsg.DescribeClientQuotasResponseEntry{}
 	im := h.Controller.Image()
 	for _, e := range im.QuotaEntities() {
 		parts := quotaParts(e)

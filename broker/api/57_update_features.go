@@ -11,7 +11,7 @@ import (
 // UpdateFeatures, v0–v2 (KIP-584, KIP-1022).
 //
 // Finalizes feature levels, all or none; the error is that of the first feature that cannot be, at the top. Up to v1 success
-// names each feature. v0 knows "allow downgrade" in place of the three kinds of upgrade.
+// names each feature. v0's "allow downgrade" is not heeded, as in Kafka 4.4.
 
 func (h *Handlers) updateFeatures(ctx context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.UpdateFeaturesRequest)
@@ -24,9 +24,6 @@ func (h *Handlers) updateFeatures(ctx context.Context, r *Request) (kmsg.Respons
 		typ := controller.UpgradeType(u.UpgradeType)
 		if req.Version == 0 {
 			typ = controller.Upgrade
-			if u.AllowDowngrade {
-				typ = controller.SafeDowngrade
-			}
 		}
 		updates = append(updates, controller.FeatureUpdate{Name: u.Feature, Level: u.MaxVersionLevel, Type: typ})
 	}

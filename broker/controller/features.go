@@ -92,6 +92,8 @@ func (p *proposal) checkFeature(u FeatureUpdate) error {
 	}
 	now := p.editor.next.Features[u.Name]
 	switch {
+	case f.Name == "":
+		return refuse("Feature %s not found.", u.Name)
 	case u.Level < now && u.Type == Upgrade:
 		return refuse("Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.")
 	case u.Level > now && u.Type != Upgrade:

@@ -77,18 +77,20 @@ func (c *Controller) AlterQuotas(ctx context.Context, alterations []QuotaAlterat
 }
 
 func (p *proposal) alterQuotas(a *QuotaAlteration) error {
+	seen := make(map[string]bool, len(a.Ops))
+	for _, op := range a.Ops {
+		if seen[op.Key] { // the text is Kafka's for a key that stands twice, too
+			return fmt.Errorf("%w: Ignoring duplicate entity %s", ErrInvalidRequest, describeQuotaParts(a.Entity))
+		}
+		seen[op.Key] = true
+	}
 	entity, err := quotaEntity(a.Entity)
 	if err != nil {
 		return err
 	}
 	now := p.editor.next.Quotas[entity]
 	var records []Record
-	seen := make(map[string]bool, len(a.Ops))
 	for _, op := range a.Ops {
-		if seen[op.Key] {
-			return fmt.Errorf("%w: Duplicate quota key %s not updating quota for this entity %s", ErrInvalidRequest, op.Key, describeQuotaParts(a.Entity))
-		}
-		seen[op.Key] = true
 		value, known := now[op.Key]
 		if op.Remove {
 			if known {
@@ -179,8 +181,11 @@ func checkQuota(e QuotaEntity, key string, value float64) error {
 	return nil
 }
 
-// describeQuotaParts names an entity as Kafka's messages do.
+// describeQuotaParts names an entity as Kafka's messages do, client id before user before address.
 func describeQuotaParts(parts []QuotaPart) string {
+	parts = slices.Clone(parts)
+	order := []string{"client-id", "user", "ip"}
+	slices.SortStableFunc(parts, func(a, b QuotaPart) int { return slices.Index(order, a.Type) - slices.Index(order, b.Type) })
 	s := "ClientQuotaEntity(entries={"
 	for i, part := range parts {
 		if i > 0 {
