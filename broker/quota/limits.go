@@ -23,7 +23,7 @@ type limits [kinds]map[controller.QuotaEntity]float64
 // newLimits reads the quotas of the metadata; nil where there is none.
 func newLimits(quotas map[controller.QuotaEntity]map[string]float64) *limits {
 	var l limits
-	any := false
+	some := false
 	for entity, values := range quotas {
 		for k := range kinds {
 			v, ok := values[keyOf[k]]
@@ -34,10 +34,10 @@ func newLimits(quotas map[controller.QuotaEntity]map[string]float64) *limits {
 				l[k] = map[controller.QuotaEntity]float64{}
 			}
 			l[k][entity] = v
-			any = true
+			some = true
 		}
 	}
-	if !any {
+	if !some {
 		return nil
 	}
 	return &l
