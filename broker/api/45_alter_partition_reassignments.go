@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,7 +35,7 @@ func (h *Handlers) alterReassignments(_ context.Context, r *Request) (kmsg.Respo
 			p := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			p.Partition = ask.Partitions[j].Partition
 			err := reassign(im, ask.Topic, &ask.Partitions[j], mayChange)
-			if p.ErrorCode = codeOf(err); err != errNoReassignment { // Kafka tells no text with this one
+			if p.ErrorCode = codeOf(err); !errors.Is(err, errNoReassignment) { // Kafka tells no text with this one
 				p.ErrorMessage = reasonOf(err)
 			}
 			t.Partitions = append(t.Partitions, p)

@@ -142,7 +142,7 @@ func quotaEntity(parts []QuotaPart) (QuotaEntity, error) {
 		return e, nil
 	}
 	if e.User.Kind != NoQuotaName || e.ClientID.Kind != NoQuotaName {
-		return e, fmt.Errorf("%w: Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId", ErrInvalidRequest)
+		return e, fmt.Errorf("%w: Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId", ErrInvalidRequest) //nolint:misspell // Kafka's text
 	}
 	if e.IP.Kind == NamedQuota && !isHost(e.IP.Name) {
 		return e, fmt.Errorf("%w: %s is not a valid IP or resolvable host.", ErrInvalidRequest, e.IP.Name) //nolint:staticcheck // Kafka's text
