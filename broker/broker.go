@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/varvehq/varve/broker/controller"
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/broker/partition"
+	"github.com/varvehq/varve/broker/quota"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/tiering"
 )
@@ -33,6 +35,7 @@ type Broker struct {
 	tier     *tierHolder // nil without a bucket
 	catalog  *catalogWriter
 	parts    *partition.Manager
+	quotas   *quota.Manager
 	groups   atomic.Pointer[group.Manager] // set once the logs are recovered
 	handlers *api.Handlers
 	server   *server
@@ -172,6 +175,13 @@ func (b *Broker) openPartitions(ctx context.Context) error {
 	if b.parts, err = partition.NewManager(b.partitionConfig(), env); err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
+	v := b.view()
+	b.quotas, err = quota.NewManager(quota.Config{
+		Client:     quota.Windows{Num: int(v.QuotaWindows), Size: v.QuotaWindowSize},
+		Controller: quota.Windows{Num: int(v.ControllerQuotaWindows), Size: v.ControllerQuotaWindowSize}})
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
 	b.unsubscribe = b.ctl.Subscribe(b.apply)
 	if err := b.parts.Recover(ctx, b.ctl.Image()); err != nil {
 		return fmt.Errorf("broker: recover logs: %w", err)
@@ -221,6 +231,7 @@ func (b *Broker) awaitTier(ctx context.Context) error {
 // apply follows the metadata.
 func (b *Broker) apply(before, after *controller.Image) {
 	b.parts.Apply(before, after)
+	b.quotas.SetQuotas(after.Quotas)
 	if g := b.groups.Load(); g != nil {
 		b.followGroups(g, before, after)
 	}
@@ -304,6 +315,7 @@ func (b *Broker) serve(context.Context) error {
 	im, view := b.ctl.Image(), b.view()
 	data := &dataEnv{parts: b.parts, ctl: b.ctl, ids: producerIDs{allocate: b.ctl.AllocateProducerIDs}}
 	b.handlers = api.New(api.Env{NodeID: b.cfg.NodeID, ClusterID: im.ClusterID, Data: data, Controller: b.ctl,
+		Admin: b.ctl, LogDir: b.logDir(), Quotas: b.quotas,
 		Groups:   &groupEnv{groups: b.groups.Load(), ctl: b.ctl, data: data},
 		Draining: b.draining, MaxSessions: int(view.FetchSessionSlots), MaxFetchBytes: int(view.FetchMaxBytes),
 		RemoteFetchWait: view.RemoteFetchMaxWait, Clock: b.env.Clock, Log: b.env.Log})
@@ -321,6 +333,15 @@ func (b *Broker) serve(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// logDir is the folder of the partitions as tools are told.
+func (b *Broker) logDir() api.LogDir {
+	dir := path.Join(b.cfg.DataDir, "logs")
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return api.LogDir{Path: dir, Free: b.dir.Free}
 }
 
 // failed is told that the metadata cannot be written any more.

@@ -32,6 +32,7 @@ type conn struct {
 	cancel   context.CancelFunc
 	queue    chan *pending
 	inFlight atomic.Int64
+	muted    atomic.Int64 // until when no request is taken, in nanoseconds of the handlers' clock; 0: they are
 	out      responseWriter
 }
 
@@ -40,6 +41,7 @@ type pending struct {
 	call     api.Call
 	frame    frame
 	received time.Time
+	throttle time.Duration // of the quotas that the request itself was charged to
 }
 
 func newConn(s *server, nc net.Conn, listener string) *conn {
@@ -89,6 +91,9 @@ func (c *conn) readLoop(startWriter func()) error {
 		if err := c.awaitFrame(); err != nil {
 			return err
 		}
+		if err := c.awaitUnmuted(); err != nil {
+			return err
+		}
 		if err := c.nc.SetReadDeadline(time.Now().Add(c.s.cfg.FrameTimeout)); err != nil {
 			return err
 		}
@@ -134,6 +139,41 @@ func (c *conn) awaitFrame() error {
 	}
 }
 
+// mute makes the reader take no request for a while: the client is above its quota.
+func (c *conn) mute(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	until := c.s.handlers.Clock().Add(d).UnixNano()
+	for old := c.muted.Load(); old < until && !c.muted.CompareAndSwap(old, until); old = c.muted.Load() {
+	}
+}
+
+// awaitUnmuted waits until requests are taken again.
+func (c *conn) awaitUnmuted() error {
+	for {
+		until := c.muted.Load()
+		if until == 0 {
+			return nil
+		}
+		left := time.Unix(0, until).Sub(c.s.handlers.Clock())
+		if left <= 0 {
+			c.muted.CompareAndSwap(until, 0)
+			continue
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-c.s.handlers.Draining:
+			timer.Stop()
+			return errDraining
+		case <-c.ctx.Done():
+			timer.Stop()
+			return c.ctx.Err()
+		}
+	}
+}
+
 // stopReading makes a reader that waits for a frame return.
 func (c *conn) stopReading() { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) }
 
@@ -145,6 +185,7 @@ func (c *conn) begin(f frame) error {
 		f.release()
 		return err
 	}
+	began := time.Now()
 	call, err := c.s.handlers.Dispatch(c.ctx, c.info, f.bytes(), now)
 	if call.Entry != nil {
 		c.s.metrics.request(call.Entry.Key).bytes.Add(float64(size))
@@ -154,6 +195,8 @@ func (c *conn) begin(f frame) error {
 		return err
 	}
 	p := &pending{call: call, frame: f, received: now}
+	p.throttle = c.s.handlers.Charge(c.info, call.Header, int(size), time.Since(began))
+	c.mute(p.throttle)
 	c.inFlight.Add(1)
 	select {
 	case c.queue <- p:
@@ -214,6 +257,7 @@ func (c *conn) answer(p *pending) error {
 	}
 	if resp != nil {
 		resp.SetVersion(p.call.Header.Version)
+		c.mute(api.Throttle(resp, p.throttle))
 		err = c.out.write(p.call.Header, resp, len(c.queue) > 0)
 	}
 	if resp == nil && len(c.queue) == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/varvehq/varve/broker/partition"
+	"github.com/varvehq/varve/broker/quota"
 )
 
 // Fetch, v4–v18.
@@ -19,6 +20,9 @@ import (
 // every limit. A fetch that finds less than min.bytes parks on its partitions' waiter lists; nothing polls. Records in the
 // remote tier are fetched beside the request: what does not come in time goes to the tier's cache and to the next request.
 //
+// A client above its consumer_byte_rate gets an empty answer with the time to wait. Record bytes count, where Kafka counts the
+// whole answer; and Kafka never answers a batch that is larger than all windows of the quota.
+//
 // Not done: followers (a replica id is ignored and sees what a consumer sees), preferred read replicas.
 
 // fetchWait is a Fetch request under way. It is pooled with all its slices.
@@ -26,6 +30,8 @@ type fetchWait struct {
 	h         *Handlers
 	version   int16
 	listener  string
+	user      string
+	client    string
 	committed bool
 	minBytes  int
 	maxBytes  int
@@ -53,8 +59,9 @@ func (h *Handlers) fetch(_ context.Context, r *Request) (Later, error) {
 	if r.Conn != nil {
 		w.listener = r.Conn.Listener
 	}
-	w.minBytes = int(req.MinBytes)
-	w.maxBytes = min(max(int(req.MaxBytes), 0), h.MaxFetchBytes)
+	w.user, w.client = r.Conn.User(), r.Client()
+	w.maxBytes = min(max(int(req.MaxBytes), 0), h.MaxFetchBytes, h.Quotas.MaxBytes(quota.Fetch, w.user, w.client))
+	w.minBytes = min(int(req.MinBytes), w.maxBytes)
 	w.deadline = r.Received.Add(time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond)
 	w.session, w.specs = h.sessions.open(req, w.specs[:0])
 	w.states = grow(w.states, len(w.specs))
@@ -238,9 +245,37 @@ func (w *fetchWait) releaseRecords() {
 func (w *fetchWait) respond() kmsg.Response {
 	r := &w.resp
 	r.Version = w.version
-	r.parts, r.ErrorCode, r.SessionID = w.session.close(r.parts)
 	r.owner = w
+	if d := w.overQuota(); d > 0 {
+		r.ThrottleMillis = int32(d.Milliseconds())
+		r.parts, r.ErrorCode, r.SessionID = w.session.throttled(r.parts)
+		return r
+	}
+	r.parts, r.ErrorCode, r.SessionID = w.session.close(r.parts)
 	return r
+}
+
+// overQuota charges the client with the records of the answer and tells how long they are held back, 0 where they are not: the
+// answer is empty then, and nothing is charged. Records that no quota ever lets through in one piece go out nevertheless, and the
+// client waits afterwards.
+func (w *fetchWait) overQuota() time.Duration {
+	if !w.h.Quotas.Active() || w.session.code != 0 {
+		return 0
+	}
+	n := 0
+	for i := range w.resp.parts {
+		n += w.resp.parts[i].records.Size()
+	}
+	now := w.h.Clock()
+	d := w.h.Quotas.Record(quota.Fetch, w.user, w.client, float64(n), now)
+	if d > 0 && n > w.h.Quotas.MaxBytes(quota.Fetch, w.user, w.client) {
+		w.resp.ThrottleMillis = int32(d.Milliseconds())
+		return 0
+	}
+	if d > 0 {
+		w.h.Quotas.Unrecord(quota.Fetch, w.user, w.client, float64(n), now)
+	}
+	return d
 }
 
 // Abandon releases a request that nobody waits for.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/broker/controller"
 )
 
 // ApiVersions, v0–v5.
@@ -12,19 +14,9 @@ import (
 // The answer is the registration table. Produce is told from version 0 although versions below 3 are refused: librdkafka
 // otherwise drops gzip, snappy and lz4 without a word (KAFKA-18659). A request of an unknown version is answered with a
 // body of version 0, error UNSUPPORTED_VERSION and the range of this key alone (KIP-511); the response header is always of version
-// 0. From v3 on the finalized features are told (KIP-584).
-
-// feature is one finalized feature level.
-type feature struct {
-	name     string
-	min, max int16 // supported
-	level    int16 // finalized
-}
-
-// features are those that are really served. metadata.version is what tools derive "the Kafka version" from.
-var features = []feature{
-	{name: "metadata.version", min: 7, max: 30, level: 30},
-}
+// 0. From v3 on the features are told: what this build
+// supports, and the levels that the metadata finalizes, with its version as their epoch (KIP-584). Features that are not served
+// are not told.
 
 func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.ApiVersionsRequest)
@@ -44,17 +36,32 @@ func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, er
 		resp.ApiKeys = append(resp.ApiKeys, apiKey(e))
 	}
 	if req.Version >= 3 {
-		resp.FinalizedFeaturesEpoch = 0
-		for _, f := range features {
-			s := kmsg.NewApiVersionsResponseSupportedFeature()
-			s.Name, s.MinVersion, s.MaxVersion = f.name, f.min, f.max
-			resp.SupportedFeatures = append(resp.SupportedFeatures, s)
-			fin := kmsg.NewApiVersionsResponseFinalizedFeature()
-			fin.Name, fin.MinVersionLevel, fin.MaxVersionLevel = f.name, f.level, f.level
-			resp.FinalizedFeatures = append(resp.FinalizedFeatures, fin)
-		}
+		h.tellFeatures(resp)
 	}
 	return resp, nil
+}
+
+// tellFeatures tells the features that are supported and those that the metadata finalizes. Before v4 a feature that can be off
+// is told as finalized only, since older clients choke on a lowest level of 0.
+func (h *Handlers) tellFeatures(resp *kmsg.ApiVersionsResponse) {
+	for _, f := range controller.Features() {
+		if f.Min < 1 && resp.Version < 4 {
+			continue
+		}
+		s := kmsg.NewApiVersionsResponseSupportedFeature()
+		s.Name, s.MinVersion, s.MaxVersion = f.Name, f.Min, f.Max
+		resp.SupportedFeatures = append(resp.SupportedFeatures, s)
+	}
+	if h.Controller == nil {
+		return
+	}
+	im := h.Controller.Image()
+	resp.FinalizedFeaturesEpoch = im.Version
+	for _, name := range sortedKeys(im.Features) {
+		f := kmsg.NewApiVersionsResponseFinalizedFeature()
+		f.Name, f.MinVersionLevel, f.MaxVersionLevel = name, im.Features[name], im.Features[name]
+		resp.FinalizedFeatures = append(resp.FinalizedFeatures, f)
+	}
 }
 
 // unsupportedApiVersions is the answer to an ApiVersions request of a version that is not served.

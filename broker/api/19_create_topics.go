@@ -18,6 +18,9 @@ import (
 // effective configs (KIP-525), from v7 on the topic's id, which stays zero with ValidateOnly. When the answer is there the
 // partitions can be written.
 //
+// Partitions are charged to the client's controller_mutation_rate; from v6 on what is above it is THROTTLING_QUOTA_EXCEEDED
+// (KIP-599).
+//
 // A timeout that passes is REQUEST_TIMED_OUT for all topics, and they may still be made. Values of 0 and below wait for as
 // long as it takes.
 
@@ -30,9 +33,14 @@ func (h *Handlers) createTopics(ctx context.Context, r *Request) (kmsg.Response,
 
 	asks := make([]controller.NewTopic, 0, len(req.Topics))
 	errs := make(map[int]error)
+	charge := h.mutationsOf(r, 6)
 	for i := range req.Topics {
 		ask, err := newTopic(&req.Topics[i])
 		if err != nil {
+			errs[i] = err
+			continue
+		}
+		if err := charge.take(h.newPartitions(&ask)); err != nil {
 			errs[i] = err
 			continue
 		}
@@ -47,8 +55,15 @@ func (h *Handlers) createTopics(ctx context.Context, r *Request) (kmsg.Response,
 		case err == nil:
 			result, results = results[0], results[1:]
 		}
+		if errs[i] == nil {
+			if result.Err != nil {
+				charge.giveBack(h.newPartitions(&asks[0]))
+			}
+			asks = asks[1:]
+		}
 		resp.Topics = append(resp.Topics, h.createdTopic(&req.Topics[i], result, req.ValidateOnly))
 	}
+	resp.ThrottleMillis = charge.millis()
 	return resp, nil
 }
 

@@ -15,6 +15,9 @@ import (
 // By name, from v6 on by name or id (KIP-516): both or neither is INVALID_REQUEST, as is a topic that stands twice in one
 // request. The answer stands in the request's order. A deleted topic is gone when the answer is there; its files and its
 // objects in the bucket go later. With delete.topic.enable=false it is TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+//
+// Partitions are charged to the client's controller_mutation_rate; from v5 on what is above it is THROTTLING_QUOTA_EXCEEDED
+// (KIP-599).
 
 func (h *Handlers) deleteTopics(ctx context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.DeleteTopicsRequest)
@@ -33,10 +36,17 @@ func (h *Handlers) deleteTopics(ctx context.Context, r *Request) (kmsg.Response,
 		}
 	}
 	errs := deletionErrors(asked)
+	charge := h.mutationsOf(r, 5)
+	var counts []int
 	var refs []controller.TopicRef
 	for i, t := range asked {
-		if errs[i] == nil {
-			refs = append(refs, topicRef(t))
+		if errs[i] != nil {
+			continue
+		}
+		ref := topicRef(t)
+		n := partitionsOf(h.Controller.Image(), ref)
+		if errs[i] = charge.take(n); errs[i] == nil {
+			refs, counts = append(refs, ref), append(counts, n)
 		}
 	}
 	results, err := h.Controller.DeleteTopics(ctx, refs)
@@ -49,9 +59,28 @@ func (h *Handlers) deleteTopics(ctx context.Context, r *Request) (kmsg.Response,
 		default:
 			result, results = results[0], results[1:]
 		}
+		if errs[i] == nil {
+			if result.Err != nil {
+				charge.giveBack(counts[0])
+			}
+			counts = counts[1:]
+		}
 		resp.Topics = append(resp.Topics, deletedTopic(t, result, req.Version))
 	}
+	resp.ThrottleMillis = charge.millis()
 	return resp, nil
+}
+
+// partitionsOf is the number of partitions of a topic, 0 for an unknown one.
+func partitionsOf(im *controller.Image, ref controller.TopicRef) int {
+	t := im.Topic(ref.Name)
+	if !ref.ID.IsZero() {
+		t = im.TopicByID(ref.ID)
+	}
+	if t == nil {
+		return 0
+	}
+	return len(t.Partitions)
 }
 
 func topicRef(t kmsg.DeleteTopicsRequestTopic) controller.TopicRef {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/broker/quota"
 )
 
 // Env is what the handlers need of the broker. Every field of an interface type may be nil only as long as no request for
@@ -19,7 +21,12 @@ type Env struct {
 
 	Data       DataEnv       // keys 0, 1, 2, 22, 23
 	Controller ControllerEnv // keys 3, 19, 20, 32, 60, 75
+	Admin      AdminEnv      // keys 49, 55, 57
+	LogDir     LogDir        // keys 34, 35
 	Groups     GroupEnv      // keys 8 to 16 and 42
+
+	// Quotas measures clients against their quotas; nil limits nobody.
+	Quotas *quota.Manager
 
 	// Draining is closed when the broker stops: what waits for data answers at once. Nil never drains.
 	Draining <-chan struct{}
@@ -75,7 +82,7 @@ func New(env Env) *Handlers {
 		env.RemoteFetchWait = 500 * time.Millisecond
 	}
 	h := &Handlers{Env: env, sessions: newSessionCache(env.MaxSessions, env.Clock)}
-	h.table = newTable(h.dataAPIs(), h.controllerAPIs(), h.groupAPIs())
+	h.table = newTable(h.dataAPIs(), h.controllerAPIs(), h.groupAPIs(), h.adminAPIs())
 	return h
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/varvehq/varve/broker/config"
 	"github.com/varvehq/varve/broker/controller"
+	"github.com/varvehq/varve/broker/quota"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/vfs"
 )
@@ -37,7 +38,13 @@ func adminHandlers(t *testing.T, opt config.Options) (*Handlers, *controller.Con
 		}
 	})
 	registerBroker(t, c, 0, "rack-0")
-	return New(Env{NodeID: 0, ClusterID: "MkU3OEVBNTcwNTJENDM2Qg", Controller: c}), c
+	quotas, err := quota.NewManager(quota.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Subscribe(func(_, after *controller.Image) { quotas.SetQuotas(after.Quotas) }))
+	return New(Env{NodeID: 0, ClusterID: "MkU3OEVBNTcwNTJENDM2Qg", Controller: c, Admin: c, Quotas: quotas,
+		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}), c
 }
 
 func registerBroker(t *testing.T, c *controller.Controller, id int32, rack string) {

@@ -31,6 +31,7 @@ var controllerErrors = []errorCode{
 	{controller.ErrInvalidReplicationFactor, kerr.InvalidReplicationFactor},
 	{controller.ErrInvalidAssignment, kerr.InvalidReplicaAssignment},
 	{controller.ErrDeletionDisabled, kerr.TopicDeletionDisabled},
+	{controller.ErrInvalidFeature, kerr.InvalidUpdateVersion},
 	{controller.ErrUnknownBroker, kerr.InvalidRequest},
 	{controller.ErrInvalidRequest, kerr.InvalidRequest},
 	{config.ErrReadOnly, kerr.InvalidRequest},

@@ -272,6 +272,23 @@ func appendSpecs(specs []fetchSpec, req *kmsg.FetchRequest) []fetchSpec {
 	return specs
 }
 
+// throttled drops an answer that is held back. The session stays as it was, so that the next request gets the same.
+func (fc *fetchContext) throttled(parts []fetchPart) ([]fetchPart, int16, int32) {
+	for i := range parts {
+		parts[i].records.Release()
+	}
+	s := fc.session
+	if s == nil || fc.full {
+		return parts[:0], 0, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.epoch != fc.epoch {
+		return parts[:0], kerr.InvalidFetchSessionEpoch.Code, 0
+	}
+	return parts[:0], 0, s.id
+}
+
 // close settles the response of a request: it drops the partitions without news, remembers what the client is told now, and
 // moves partitions with records to the end, so that all get their turn. It returns the code and the session id to answer.
 func (fc *fetchContext) close(parts []fetchPart) ([]fetchPart, int16, int32) {

@@ -15,7 +15,6 @@ const (
 	unusedSecurity = "authentication and TLS are not served yet"
 	unusedRemote   = "Varve keeps what is in the bucket in manifests there, and needs no plugin and no topic for it"
 	unusedCleaner  = "compaction is not served yet"
-	unusedQuota    = "quotas are not served yet"
 )
 
 // brokerDefs is the table of broker configs, in order of room.
@@ -198,6 +197,8 @@ var remoteDefs = []Def{
 }
 
 var quotaDefs = []Def{
-	{Name: "quota.window.num", Type: Int, Default: "11", check: atLeast(1), Unused: unusedQuota, Doc: "The windows that a rate is measured over."},
-	{Name: "quota.window.size.seconds", Type: Int, Default: "1", check: atLeast(1), Unused: unusedQuota, Doc: "The size of such a window."},
+	{Name: "controller.quota.window.num", Type: Int, Default: "11", check: atLeast(1), Doc: "The windows that controller mutations are measured over."},
+	{Name: "controller.quota.window.size.seconds", Type: Int, Default: "1", check: atLeast(1), Doc: "The size of such a window."},
+	{Name: "quota.window.num", Type: Int, Default: "11", check: atLeast(1), Doc: "The windows that a client's rate is measured over."},
+	{Name: "quota.window.size.seconds", Type: Int, Default: "1", check: atLeast(1), Doc: "The size of such a window."},
 }

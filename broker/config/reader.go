@@ -187,6 +187,11 @@ func (r *Resolver) Broker(dyn Dynamic) Broker {
 		TransactionalIDExpiration:    rd.millis("transactional.id.expiration.ms"),
 		ProducerIDExpiration:         rd.millis("producer.id.expiration.ms"),
 
+		QuotaWindows:              rd.int("quota.window.num"),
+		QuotaWindowSize:           time.Duration(rd.int("quota.window.size.seconds")) * time.Second,
+		ControllerQuotaWindows:    rd.int("controller.quota.window.num"),
+		ControllerQuotaWindowSize: time.Duration(rd.int("controller.quota.window.size.seconds")) * time.Second,
+
 		RemoteTaskInterval:     rd.millis("remote.log.manager.task.interval.ms"),
 		RemoteCopyThreads:      rd.int("remote.log.manager.copier.thread.pool.size"),
 		RemoteReadThreads:      rd.int("remote.log.reader.threads"),

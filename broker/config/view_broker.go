@@ -43,6 +43,11 @@ type Broker struct {
 	TransactionalIDExpiration    time.Duration
 	ProducerIDExpiration         time.Duration
 
+	QuotaWindows              int32
+	QuotaWindowSize           time.Duration
+	ControllerQuotaWindows    int32
+	ControllerQuotaWindowSize time.Duration
+
 	RemoteTaskInterval     time.Duration
 	RemoteCopyThreads      int32
 	RemoteReadThreads      int32

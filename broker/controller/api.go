@@ -31,6 +31,8 @@ var (
 	ErrInvalidConfig = config.ErrInvalid
 	// ErrInvalidRequest: a request that contradicts itself.
 	ErrInvalidRequest = errors.New("invalid request")
+	// ErrInvalidFeature: a feature level that cannot be.
+	ErrInvalidFeature = errors.New("invalid feature update")
 	// ErrUnknownBroker: no broker of that id.
 	ErrUnknownBroker = errors.New("unknown broker")
 	// ErrDeletionDisabled: delete.topic.enable is false.
@@ -174,5 +176,8 @@ var _ interface {
 	SetManifests(ctx context.Context, updates []ManifestUpdate) error
 	BucketDeleted(ctx context.Context, ids []kafka.UUID) error
 	SetFeatures(ctx context.Context, levels map[string]int16) error
+	UpdateFeatures(ctx context.Context, updates []FeatureUpdate, validateOnly bool) error
+	AlterQuotas(ctx context.Context, alterations []QuotaAlteration, validateOnly bool) ([]error, error)
+	Quorum() Quorum
 	Close() error
 } = (*Controller)(nil)

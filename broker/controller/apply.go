@@ -49,6 +49,8 @@ func (e *imageEditor) apply(r Record) error {
 		if levels[r.Name] = r.Level; r.Level == 0 {
 			delete(levels, r.Name)
 		}
+	case *QuotaRecord:
+		e.applyQuota(r)
 	default:
 		return fmt.Errorf("unknown record %T", r)
 	}
@@ -200,6 +202,7 @@ func (im *Image) Records() []Record {
 	for _, name := range slices.Sorted(maps.Keys(im.BrokerConfigs)) {
 		rs = appendConfigs(rs, ResourceBroker, name, im.BrokerConfigs[name])
 	}
+	rs = im.appendQuotas(rs)
 	if im.NextProducerID > 0 {
 		rs = append(rs, &ProducerIDsRecord{Next: im.NextProducerID})
 	}

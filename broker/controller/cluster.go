@@ -11,12 +11,6 @@ import (
 	"github.com/varvehq/varve/internal/kafka"
 )
 
-// The feature that tools derive the cluster's Kafka version from, and the level of a new cluster.
-const (
-	metadataVersion = "metadata.version"
-	MetadataVersion = 30
-)
-
 // AlterConfigs changes configs, each resource by itself: all changes of a resource are made, or none. The errors stand in the
 // order of the alterations, nil for what was made.
 func (c *Controller) AlterConfigs(ctx context.Context, alterations []ConfigAlteration, validateOnly bool) ([]error, error) {
@@ -183,26 +177,6 @@ func (c *Controller) BucketDeleted(ctx context.Context, ids []kafka.UUID) error 
 				continue
 			}
 			if err := p.add(&BucketDeletedRecord{TopicID: id}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil)
-}
-
-// SetFeatures finalizes feature levels; 0 removes a feature.
-func (c *Controller) SetFeatures(ctx context.Context, levels map[string]int16) error {
-	return c.do(ctx, func(p *proposal) error {
-		for _, name := range slices.Sorted(maps.Keys(levels)) {
-			if name == "" || levels[name] < 0 {
-				return fmt.Errorf("%w: feature %q at level %d", ErrInvalidRequest, name, levels[name])
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(levels)) {
-			if p.editor.next.Features[name] == levels[name] {
-				continue
-			}
-			if err := p.add(&FeatureRecord{Name: name, Level: levels[name]}); err != nil {
 				return err
 			}
 		}

@@ -23,13 +23,14 @@ type Transport interface {
 
 // Controller is one voter of the metadata quorum. Its methods may be called concurrently.
 type Controller struct {
-	env   Env
-	store *store
-	node  *raft.RawNode
-	image atomic.Pointer[Image]
-	wake  chan struct{} // holds a token when queue or closed changed
-	done  chan struct{} // closed when the loop has ended
-	led   chan struct{} // closed when Open may return, or the loop has ended
+	env    Env
+	store  *store
+	node   *raft.RawNode
+	image  atomic.Pointer[Image]
+	quorum atomic.Pointer[Quorum]
+	wake   chan struct{} // holds a token when queue or closed changed
+	done   chan struct{} // closed when the loop has ended
+	led    chan struct{} // closed when Open may return, or the loop has ended
 
 	// mu guards what callers hand to the loop. It is never held while calling out.
 	mu struct {
@@ -98,7 +99,12 @@ func (c *Controller) bootstrap() *snapshotContent {
 	if id == "" {
 		id = c.env.NewID().String()
 	}
-	records := AppendRecords(nil, &ClusterRecord{ClusterID: id}, &FeatureRecord{Name: metadataVersion, Level: MetadataVersion})
+	records := AppendRecords(nil, &ClusterRecord{ClusterID: id})
+	for _, f := range Features() {
+		if f.Initial > 0 {
+			records = AppendRecords(records, &FeatureRecord{Name: f.Name, Level: f.Initial})
+		}
+	}
 	return &snapshotContent{
 		at: logPosition{index: 1, term: 1}, records: records,
 		conf: &raftpb.ConfState{Voters: []uint64{raftID(c.env.NodeID)}},
@@ -127,6 +133,7 @@ func (c *Controller) load() error {
 		return fmt.Errorf("%w: it is of cluster %s, not %s", ErrClusterID, c.applied.ClusterID, c.env.ClusterID)
 	}
 	c.image.Store(c.applied)
+	c.quorum.Store(&Quorum{Leader: -1})
 	c.node, err = raft.NewRawNode(&raft.Config{
 		ID: id, Storage: st, Applied: snap.at.index,
 		ElectionTick: 10, HeartbeatTick: 1, PreVote: true, CheckQuorum: true,

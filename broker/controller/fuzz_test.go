@@ -24,6 +24,7 @@ func seedRecords() []byte {
 		&ProducerIDsRecord{BrokerID: 1, Next: 2000},
 		&RemoveTopicRecord{TopicID: testID(1), InBucket: true, DeletedAt: 1, Name: "t", Partitions: 1},
 		&BucketDeletedRecord{TopicID: testID(1)},
+		&QuotaRecord{Entity: QuotaEntity{User: QuotaName{Kind: DefaultQuota}, ClientID: QuotaName{Kind: NamedQuota, Name: "c"}}, Key: ProducerByteRate, Value: 1024.5},
 	)
 }
 

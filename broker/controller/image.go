@@ -27,6 +27,8 @@ type Image struct {
 	BrokerConfigs map[string]map[string]string
 	// Features are the finalized feature levels by name.
 	Features map[string]int16
+	// Quotas are the client quotas: by entity, the values by quota key.
+	Quotas map[QuotaEntity]map[string]float64
 	// PendingDeletes are deleted topics whose objects may still be in the bucket, by topic id.
 	PendingDeletes map[kafka.UUID]PendingDelete
 	// NextProducerID is the first producer id that no block holds.
@@ -236,7 +238,7 @@ type imageEditor struct {
 	twins  shardEditor[string, string]
 	owned  map[*Topic]bool // topics made by this editor, which it may change in place
 
-	ownBrokers, ownConfigs, ownFeatures, ownPending bool
+	ownBrokers, ownConfigs, ownFeatures, ownPending, ownQuotas bool
 }
 
 func (im *Image) edit() *imageEditor {

@@ -198,6 +198,7 @@ func (c *Controller) commit(e *raftpb.Entry) error {
 
 // publish shows the applied image to readers and subscribers, and then answers the callers.
 func (c *Controller) publish() {
+	c.publishQuorum()
 	c.subs.Lock()
 	if old := c.image.Load(); old != c.applied {
 		c.image.Store(c.applied)

@@ -1,6 +1,10 @@
 package controller
 
-import "github.com/varvehq/varve/internal/kafka"
+import (
+	"math"
+
+	"github.com/varvehq/varve/internal/kafka"
+)
 
 // Record is one change of the metadata. Its types are the pointer types below; their layout on disk is in
 // docs/formats/metadata.md.
@@ -24,6 +28,7 @@ const (
 	kindProducerIDs
 	kindManifest
 	kindFeature
+	kindQuota
 )
 
 // recordVersion is the version of every record's layout so far.
@@ -52,6 +57,8 @@ func newRecord(k recordKind) Record {
 		return new(ManifestRecord)
 	case kindFeature:
 		return new(FeatureRecord)
+	case kindQuota:
+		return new(QuotaRecord)
 	}
 	return nil
 }
@@ -128,6 +135,14 @@ type FeatureRecord struct {
 	Level int16
 }
 
+// QuotaRecord sets or (with Remove) removes one quota of an entity.
+type QuotaRecord struct {
+	Entity QuotaEntity
+	Key    string
+	Remove bool
+	Value  float64
+}
+
 func (*ClusterRecord) kind() recordKind       { return kindCluster }
 func (*TopicRecord) kind() recordKind         { return kindTopic }
 func (*PartitionRecord) kind() recordKind     { return kindPartition }
@@ -138,6 +153,7 @@ func (*BrokerRecord) kind() recordKind        { return kindBroker }
 func (*ProducerIDsRecord) kind() recordKind   { return kindProducerIDs }
 func (*ManifestRecord) kind() recordKind      { return kindManifest }
 func (*FeatureRecord) kind() recordKind       { return kindFeature }
+func (*QuotaRecord) kind() recordKind         { return kindQuota }
 
 func (r *ClusterRecord) encode(e *encoder) { e.str(r.ClusterID) }
 func (r *ClusterRecord) decode(d *decoder) { r.ClusterID = d.str() }
@@ -224,3 +240,29 @@ func (r *ManifestRecord) decode(d *decoder) {
 
 func (r *FeatureRecord) encode(e *encoder) { e.str(r.Name); e.i32(int32(r.Level)) }
 func (r *FeatureRecord) decode(d *decoder) { r.Name, r.Level = d.str(), d.i16() }
+
+func (r *QuotaRecord) encode(e *encoder) {
+	for _, n := range [...]QuotaName{r.Entity.User, r.Entity.ClientID, r.Entity.IP} {
+		e.uint(uint64(n.Kind))
+		if n.Kind == NamedQuota {
+			e.str(n.Name)
+		}
+	}
+	e.str(r.Key)
+	e.boolean(r.Remove)
+	e.uint(math.Float64bits(r.Value))
+}
+
+func (r *QuotaRecord) decode(d *decoder) {
+	for _, n := range [...]*QuotaName{&r.Entity.User, &r.Entity.ClientID, &r.Entity.IP} {
+		switch k := d.uint(); k {
+		case uint64(NoQuotaName), uint64(DefaultQuota):
+			n.Kind = QuotaNameKind(k)
+		case uint64(NamedQuota):
+			n.Kind, n.Name = NamedQuota, d.str()
+		default:
+			d.fail()
+		}
+	}
+	r.Key, r.Remove, r.Value = d.str(), d.boolean(), math.Float64frombits(d.uint())
+}

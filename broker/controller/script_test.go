@@ -150,6 +150,17 @@ func parseRecord(t *testing.T, cmd string, a recordArgs) Record {
 	case "feature":
 		return &FeatureRecord{Name: a.str("name"), Level: int16(a.num("level"))}
 	}
+	if cmd == "quota" {
+		r := &QuotaRecord{Key: a.str("key"), Value: float64(a.num("value")), Remove: a.has("remove")}
+		for name, at := range map[string]*QuotaName{"user": &r.Entity.User, "client": &r.Entity.ClientID, "ip": &r.Entity.IP} {
+			if v := a.str(name); v == "<default>" {
+				at.Kind = DefaultQuota
+			} else if v != "" {
+				at.Kind, at.Name = NamedQuota, v
+			}
+		}
+		return r
+	}
 	t.Fatalf("unknown record %s", cmd)
 	return nil
 }
@@ -171,6 +182,9 @@ func dumpImage(im *Image) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.BrokerConfigs)) {
 		fmt.Fprintf(&b, "broker configs %q %v\n", name, im.BrokerConfigs[name])
+	}
+	for _, e := range im.QuotaEntities() {
+		fmt.Fprintf(&b, "quota %v %v\n", e, im.Quotas[e])
 	}
 	for _, name := range im.TopicNames() {
 		t := im.Topic(name)

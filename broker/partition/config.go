@@ -95,5 +95,7 @@ func logConfig(t *config.Topic, producerExpiry time.Duration) commitlog.Config {
 	c.Delete = t.Delete
 	c.Tiered = t.Tiered
 	c.ProducerExpiry = producerExpiry
+	// A batch of few records is bounded by what one record may take; one of many by the log's own limit.
+	c.DecompressLimit = max(1, min(c.DecompressLimit, int(t.MaxDecompressed)))
 	return c
 }
