@@ -29,6 +29,7 @@ type DataEnv interface {
 var (
 	errRequiredAcks  = errors.New("acks must be 0, 1 or -1")
 	errInternalTopic = errors.New("clients may not write to an internal topic")
+	errNoKey         = errors.New("records without a key in a compacted topic")
 	errOneBatch      = errors.New("a partition's records must be exactly one record batch")
 	errMagic         = errors.New("only record batches of magic 2 are accepted")
 	errZstd          = errors.New("zstd needs Produce version 7 or later")
@@ -41,6 +42,7 @@ var dataErrors = []errorCode{
 	{errRequiredAcks, kerr.InvalidRequiredAcks},
 	{errInternalTopic, kerr.InvalidTopicException},
 	{errOneBatch, kerr.InvalidRecord},
+	{errNoKey, kerr.InvalidRecord},
 	{errMagic, kerr.InvalidRecord},
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},

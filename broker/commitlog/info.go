@@ -105,7 +105,7 @@ func (f *SegmentFiles) Close() error {
 // checkedIndexes reads both indexes of a sealed segment; those that do not fit the log are made again from it.
 func (s *segment) checkedIndexes() (offs, times []byte, err error) {
 	read := func(suffix string) ([]byte, error) {
-		b, err := vfs.ReadFile(s.l.env.FS, s.name(suffix))
+		b, err := s.readFile(suffix)
 		if vfs.IsNotExist(err) {
 			return nil, nil
 		}

@@ -109,7 +109,7 @@ func (s *segment) firstAtOrAfter(ts, from int64) (r stampedRecord, err error) {
 
 // timeFloor is a position before which every batch is older than ts.
 func (s *segment) timeFloor(ts int64) (int64, error) {
-	b, err := vfs.ReadFile(s.l.env.FS, s.name(suffixTime))
+	b, err := s.readFile(suffixTime)
 	if err != nil && !vfs.IsNotExist(err) {
 		return 0, err
 	}

@@ -33,7 +33,7 @@ func (s *segment) txns() ([]record.TxnIndexEntry, error) {
 	if !s.hasTxn.Load() {
 		return nil, nil
 	}
-	b, err := vfs.ReadFile(s.l.env.FS, s.name(suffixTxn))
+	b, err := s.readFile(suffixTxn)
 	if vfs.IsNotExist(err) {
 		return nil, nil
 	}
