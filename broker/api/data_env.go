@@ -43,6 +43,7 @@ var dataErrors = []errorCode{
 	{errInternalTopic, kerr.InvalidTopicException},
 	{errOneBatch, kerr.InvalidRecord},
 	{errNoKey, kerr.InvalidRecord},
+	{errOnlyCompacted, kerr.PolicyViolation},
 	{errMagic, kerr.InvalidRecord},
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},
@@ -85,6 +86,7 @@ func (h *Handlers) dataAPIs() []Entry {
 		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Handle: h.apiVersions, FrameLimit: PreAuthFrameLimit},
 		{Key: 22, Name: "InitProducerId", Min: 0, Max: 5, Handle: h.initProducerID,
 			Note: "Idempotent producers only; a transactional id is refused"},
+		{Key: 21, Name: "DeleteRecords", Min: 0, Max: 2, Handle: h.deleteRecords},
 		{Key: 23, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, ReusesFrame: true, Handle: h.offsetForLeaderEpoch},
 	}
 }
