@@ -76,8 +76,11 @@ func (l *Log) Cleanable(now time.Time, highWatermark int64) (Cleanable, error) {
 			c.CleanBytes += size
 			continue
 		}
+		if !s.retain() { // deleted or replaced since the list was loaded
+			return l.Cleanable(now, highWatermark)
+		}
 		firstTs, maxTs, _, err := s.times()
-		if err != nil {
+		if err = errors.Join(err, s.release()); err != nil {
 			return c, err
 		}
 		if firstTs < 0 || maxTs < 0 {

@@ -19,8 +19,8 @@ func (l *Log) SegmentsFrom(offset int64) ([]SegmentInfo, error) {
 	segs = segs[max(find(segs, offset), 0):]
 	out := make([]SegmentInfo, 0, len(segs))
 	for _, s := range segs {
-		if !s.retain() {
-			continue
+		if !s.retain() { // deleted or replaced since the list was loaded
+			return l.SegmentsFrom(offset)
 		}
 		info, err := s.info()
 		if err = errors.Join(err, s.release()); err != nil {

@@ -2,7 +2,6 @@ package partition
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/varvehq/varve/broker/commitlog"
@@ -69,7 +68,7 @@ func (m *Manager) compact(p *Partition) {
 	l := p.log.Load()
 	began := m.env.Clock()
 	out, err := l.Compact(commitlog.CompactOptions{HighWatermark: p.hw.Load(), Now: began,
-		MapBytes: m.cfg.CompactMapBytes / int64(max(m.cfg.CompactWorkers, 1)), Pace: m.compactPace()})
+		MapBytes: m.cfg.CompactMapBytes / int64(max(m.cfg.CompactWorkers, 1)), Pace: m.compactPace(p)})
 	m.metrics.compactRead.Add(float64(out.BytesRead))
 	m.metrics.compactWritten.Add(float64(out.BytesWritten))
 	m.metrics.compactDropped.Add(float64(out.RecordsRead - out.RecordsKept))
@@ -94,27 +93,26 @@ func (m *Manager) compactFailed(p *Partition, err error) {
 	}
 }
 
-// compactPace bounds the bytes per second over all workers, and ends compactions when the manager closes. It waits when
-// some have gathered, since timers are coarse.
-func (m *Manager) compactPace() func(n int) error {
-	const step = 256 << 10
-	gathered := rand.IntN(step) // workers wait at different times
+// compactPace bounds the bytes per second over all workers, and ends a compaction when the partition fails or is deleted or
+// the manager closes. It waits when some bytes have gathered, since timers are coarse, and in short steps, since a deletion
+// waits for it.
+func (m *Manager) compactPace(p *Partition) func(n int) error {
+	const step, patience = 256 << 10, 200 * time.Millisecond
+	gathered := 0
+	stopped := func() error { return errors.Join(m.ctx.Err(), p.Err()) }
 	return func(n int) error {
-		if err := m.ctx.Err(); err != nil {
-			return err
-		}
 		if gathered += n; m.cfg.CompactRate == 0 || gathered < step {
-			return nil
+			return stopped()
 		}
 		wait := time.Duration(float64(gathered) / float64(m.cfg.CompactRate) * float64(m.cfg.CompactWorkers) * float64(time.Second))
-		gathered = 0
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return nil
-		case <-m.ctx.Done():
-			return m.ctx.Err()
+		for gathered = 0; wait > 0 && stopped() == nil; wait -= patience {
+			t := time.NewTimer(min(wait, patience))
+			select {
+			case <-t.C:
+			case <-m.ctx.Done():
+			}
+			t.Stop()
 		}
+		return stopped()
 	}
 }
