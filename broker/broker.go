@@ -197,6 +197,10 @@ func (b *Broker) partitionConfig() partition.Config {
 		"log.flush.offset.checkpoint.interval.ms":    func() { c.CheckpointInterval = v.FlushOffsetCheckpointInterval },
 		"num.recovery.threads.per.data.dir":          func() { c.RecoveryThreads = int(v.RecoveryThreads) },
 		"producer.id.expiration.ms":                  func() { c.ProducerExpiry = v.ProducerIDExpiration },
+		"log.cleaner.threads":                        func() { c.CompactWorkers = int(v.CleanerThreads) },
+		"log.cleaner.backoff.ms":                     func() { c.CompactInterval = max(v.CleanerBackoff, time.Millisecond) },
+		"log.cleaner.dedupe.buffer.size":             func() { c.CompactMapBytes = v.CleanerDedupeBytes },
+		"log.cleaner.io.max.bytes.per.second":        func() { c.CompactRate = max(v.CleanerBytesPerSec, 0) },
 		"remote.log.manager.copier.thread.pool.size": func() { c.TierWorkers = int(v.RemoteCopyThreads) },
 		"remote.log.manager.task.interval.ms":        func() { c.SweepInterval = v.RemoteTaskInterval },
 		"remote.log.reader.threads":                  func() { c.RemoteReads = int(v.RemoteReadThreads) },
@@ -205,6 +209,9 @@ func (b *Broker) partitionConfig() partition.Config {
 		if _, ok := b.cfg.Kafka[name]; ok {
 			set()
 		}
+	}
+	if !v.CleanerEnable {
+		c.CompactWorkers = 0
 	}
 	return c
 }

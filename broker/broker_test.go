@@ -285,6 +285,77 @@ func TestProduceErrors(t *testing.T) {
 	}
 }
 
+// A compacted topic refuses records without a key, each by its index, whatever the codec (KIP-467).
+func TestCompactedTopicNeedsKeys(t *testing.T) {
+	n := harness.Start(t)
+	createTopic(t, n.Client(), "c", 1, "cleanup.policy", "compact")
+	r := dial(t, n.Bootstrap())
+	for codec := record.None; codec <= record.Zstd; codec++ {
+		b := record.NewBuilder(record.BuilderOptions{Codec: codec})
+		b.Append(1, []byte("k"), []byte("v"), nil)
+		b.Append(1, nil, []byte("v"), nil)
+		b.Append(1, []byte{}, nil, nil)
+		b.Append(1, nil, nil, nil)
+		resp := kmsg.NewPtrProduceResponse()
+		r.call(produceReq("c", 0, -1, b.Batch(0)), resp, 9)
+		p := resp.Topics[0].Partitions[0]
+		if p.ErrorCode != kerr.InvalidRecord.Code || len(p.ErrorRecords) != 2 || p.ErrorRecords[0].RelativeOffset != 1 ||
+			p.ErrorRecords[1].RelativeOffset != 3 || p.ErrorMessage == nil {
+			t.Fatalf("%v: %+v", codec, p)
+		}
+		if want := "Compacted topic cannot accept message without key in topic partition c-0."; *p.ErrorRecords[0].ErrorMessage != want {
+			t.Fatalf("message %q", *p.ErrorRecords[0].ErrorMessage)
+		}
+	}
+	b := record.NewBuilder(record.BuilderOptions{})
+	b.Append(1, []byte("k"), nil, nil)
+	resp := kmsg.NewPtrProduceResponse()
+	r.call(produceReq("c", 0, -1, b.Batch(0)), resp, 9)
+	if p := resp.Topics[0].Partitions[0]; p.ErrorCode != 0 || p.BaseOffset != 0 {
+		t.Fatalf("%+v", p)
+	}
+}
+
+func TestDeleteRecords(t *testing.T) {
+	n := harness.Start(t)
+	createTopic(t, n.Client(), "t", 1)
+	createTopic(t, n.Client(), "c", 1, "cleanup.policy", "compact")
+	produceN(t, n.Client(), "t", 0, 10)
+	r := dial(t, n.Bootstrap())
+	ask := func(topic string, partition int32, offset int64) (int16, int64) {
+		t.Helper()
+		req := kmsg.NewPtrDeleteRecordsRequest()
+		rt := kmsg.NewDeleteRecordsRequestTopic()
+		rt.Topic = topic
+		rt.Partitions = []kmsg.DeleteRecordsRequestTopicPartition{{Partition: partition, Offset: offset}}
+		req.Topics = append(req.Topics, rt)
+		resp := kmsg.NewPtrDeleteRecordsResponse()
+		r.call(req, resp, 2)
+		p := resp.Topics[0].Partitions[0]
+		return p.ErrorCode, p.LowWatermark
+	}
+	for _, tc := range []struct {
+		topic     string
+		partition int32
+		offset    int64
+		code      int16
+		low       int64
+	}{
+		{"none", 0, 1, kerr.UnknownTopicOrPartition.Code, -1},
+		{"t", 1, 1, kerr.UnknownTopicOrPartition.Code, -1},
+		{"c", 0, 0, kerr.PolicyViolation.Code, -1},
+		{"t", 0, 11, kerr.OffsetOutOfRange.Code, -1},
+		{"t", 0, -2, kerr.OffsetOutOfRange.Code, -1},
+		{"t", 0, 4, 0, 4},
+		{"t", 0, 2, 0, 4},
+		{"t", 0, -1, 0, 10},
+	} {
+		if code, low := ask(tc.topic, tc.partition, tc.offset); code != tc.code || low != tc.low {
+			t.Errorf("%s-%d to %d: code %d, low watermark %d, want %d and %d", tc.topic, tc.partition, tc.offset, code, low, tc.code, tc.low)
+		}
+	}
+}
+
 func TestAcksZero(t *testing.T) {
 	n := harness.Start(t)
 	createTopic(t, n.Client(), "t", 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -73,6 +74,10 @@ func (w *produceWait) append(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceReques
 		w.fail(out, p, err)
 		return
 	}
+	if err := checkKeys(p, in.Records, out); err != nil {
+		w.fail(out, p, err)
+		return
+	}
 	a, err := p.Append(in.Records, partition.AppendOptions{AllReplicas: w.acks == -1})
 	if err != nil {
 		w.fail(out, p, err)
@@ -117,6 +122,52 @@ func checkProduce(version, acks int16, p *partition.Partition, records []byte) e
 	}
 	return nil
 }
+
+// checkKeys refuses records without a key where the topic is compacted, naming each (KIP-467). Decompression is bounded.
+func checkKeys(p *partition.Partition, records []byte, out *kmsg.ProduceResponseTopicPartition) error {
+	cfg := p.Config()
+	if !cfg.Compact {
+		return nil
+	}
+	if err := record.VerifyBatch(records); err != nil {
+		return err
+	}
+	const named = 1000 // one bad batch does not make a large answer
+	index := int32(0)
+	err := record.ForEachRecord(records, min(int(cfg.MaxDecompressed), keyCheckLimit), func(r *record.Record) error {
+		if r.Key == nil && len(out.ErrorRecords) < named {
+			e := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+			e.RelativeOffset = index
+			e.ErrorMessage = kmsg.StringPtr(fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s.", p))
+			out.ErrorRecords = append(out.ErrorRecords, e)
+		}
+		index++
+		return nil
+	})
+	if err == nil && len(out.ErrorRecords) > 0 {
+		err = &rejectedRecords{out.ErrorRecords}
+	}
+	return err
+}
+
+// rejectedRecords has Kafka's text for records that were refused one by one.
+type rejectedRecords struct {
+	records []kmsg.ProduceResponseTopicPartitionErrorRecord
+}
+
+func (e *rejectedRecords) Unwrap() error { return errNoKey }
+
+func (e *rejectedRecords) Error() string {
+	text := make([]string, 0, 3)
+	for _, r := range e.records[:min(len(e.records), 3)] {
+		text = append(text, fmt.Sprintf("RecordError(batchIndex=%d, message='%s')", r.RelativeOffset, *r.ErrorMessage))
+	}
+	return fmt.Sprintf("One or more records have been rejected due to %d record errors in total, and only showing the first three errors at most: [%s]",
+		len(e.records), strings.Join(text, ", "))
+}
+
+// keyCheckLimit is what a batch of a compacted topic may decompress to; compaction has the same limit.
+const keyCheckLimit = 64 << 20
 
 // fail notes an error of one partition.
 func (w *produceWait) fail(out *kmsg.ProduceResponseTopicPartition, p *partition.Partition, err error) {

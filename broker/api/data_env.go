@@ -29,6 +29,7 @@ type DataEnv interface {
 var (
 	errRequiredAcks  = errors.New("acks must be 0, 1 or -1")
 	errInternalTopic = errors.New("clients may not write to an internal topic")
+	errNoKey         = errors.New("records without a key in a compacted topic")
 	errOneBatch      = errors.New("a partition's records must be exactly one record batch")
 	errMagic         = errors.New("only record batches of magic 2 are accepted")
 	errZstd          = errors.New("zstd needs Produce version 7 or later")
@@ -41,6 +42,8 @@ var dataErrors = []errorCode{
 	{errRequiredAcks, kerr.InvalidRequiredAcks},
 	{errInternalTopic, kerr.InvalidTopicException},
 	{errOneBatch, kerr.InvalidRecord},
+	{errNoKey, kerr.InvalidRecord},
+	{errOnlyCompacted, kerr.PolicyViolation},
 	{errMagic, kerr.InvalidRecord},
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},
@@ -83,6 +86,7 @@ func (h *Handlers) dataAPIs() []Entry {
 		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Handle: h.apiVersions, FrameLimit: PreAuthFrameLimit},
 		{Key: 22, Name: "InitProducerId", Min: 0, Max: 5, Handle: h.initProducerID,
 			Note: "Idempotent producers only; a transactional id is refused"},
+		{Key: 21, Name: "DeleteRecords", Min: 0, Max: 2, Handle: h.deleteRecords},
 		{Key: 23, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, ReusesFrame: true, Handle: h.offsetForLeaderEpoch},
 	}
 }

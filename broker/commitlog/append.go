@@ -169,8 +169,14 @@ func validateBatch(h *record.Header, b []byte, cfg *Config, now time.Time) error
 	return nil
 }
 
+// noMarker is the type of a control batch that compaction has emptied.
+const noMarker record.MarkerType = -1
+
 // parseMarker reads the control record of a batch.
 func parseMarker(batch []byte, limit int) (m record.Marker, err error) {
+	if h, err := record.ParseHeader(batch); err == nil && h.NumRecords == 0 {
+		return record.Marker{Type: noMarker}, nil
+	}
 	n := 0
 	err = record.ForEachRecord(batch, limit, func(r *record.Record) error {
 		n++

@@ -108,8 +108,11 @@ func (d *Dir) saveOffset(w *checkpointWriter, offsets map[kafka.TopicPartition]i
 	d.mu.Lock()
 	offsets[tp] = offset
 	d.mu.Unlock()
-	if w == &d.startWriter {
+	switch w {
+	case &d.startWriter:
 		return d.writeCheckpoint(w, startFile, d.logStarts)
+	case &d.cleanerWriter:
+		return d.writeCheckpoint(w, cleanerFile, d.cleanedOffsets)
 	}
 	return d.writeCheckpoint(w, recoveryFile, d.recoveryPoints)
 }
@@ -138,13 +141,25 @@ func (d *Dir) logStarts() map[kafka.TopicPartition]int64 {
 	return out
 }
 
+// cleanedOffsets is the content of the cleaner's checkpoint.
+func (d *Dir) cleanedOffsets() map[kafka.TopicPartition]int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := maps.Clone(d.mu.cleaned)
+	for tp, l := range d.mu.logs {
+		out[tp] = l.cleaned.Load()
+	}
+	maps.DeleteFunc(out, func(_ kafka.TopicPartition, o int64) bool { return o == 0 })
+	return out
+}
+
 func (d *Dir) highWatermarks() map[kafka.TopicPartition]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.mu.highWatermark)
 }
 
-// writeAll writes the three checkpoints.
+// writeAll writes the checkpoints that move with every log; the cleaner's is written when a log is compacted.
 func (d *Dir) writeAll() error {
 	if err := d.writeCheckpoint(&d.recoveryWriter, recoveryFile, d.recoveryPoints); err != nil {
 		return err

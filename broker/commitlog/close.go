@@ -14,6 +14,7 @@ func (l *Log) Close() error {
 
 // prepareClose writes out all that memory holds and refuses further writes. The job is what must be synced.
 func (l *Log) prepareClose() (job syncJob, err error) {
+	l.stopCompaction()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	job.l = l
@@ -88,6 +89,7 @@ func (l *Log) finishClose(job *syncJob, err error) error {
 
 // discard closes the files of a log that is going to be removed, without keeping anything.
 func (l *Log) discard() error {
+	l.stopCompaction()
 	l.mu.Lock()
 	l.mu.closed = true
 	gone := ErrClosed

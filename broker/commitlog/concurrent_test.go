@@ -121,3 +121,112 @@ func readSome(l *Log, off, upTo, maxBytes int64, written *sync.Map) (int64, erro
 	}
 	return s.NextOffset, it.Err()
 }
+
+// TestConcurrentCompaction: readers see ascending offsets and the right record at each, and find the last value of every
+// key, while the log is written, compacted, checkpointed and read.
+func TestConcurrentCompaction(t *testing.T) {
+	c := smallConfig()
+	c.Delete, c.Compact, c.DeleteRetention = false, true, 0
+	e := newEnv(t, vfs.NewMem(), c).mustStart()
+	defer e.kill()
+	const keys, batches = 17, 1500
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		defer close(done)
+		for i := range batches {
+			b := record.NewBuilder(record.BuilderOptions{Codec: record.Codec(i % 5)})
+			b.Append(e.now.UnixMilli(), fmt.Append(nil, i%keys), fmt.Append(nil, i), nil)
+			if _, err := e.log.Append(b.Batch(0), 0); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%100 == 99 {
+				if err := errors.Join(e.flush(), e.dir.Checkpoint(nil)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	running := func() bool {
+		select {
+		case <-done:
+			return false
+		default:
+			return true
+		}
+	}
+	wg.Go(func() {
+		for running() {
+			if _, err := e.log.Compact(CompactOptions{HighWatermark: e.log.FlushedOffset(), Now: e.now, MapBytes: 300}); err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := e.log.Segments(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 3 {
+		wg.Go(func() {
+			for running() {
+				if err := foldValues(e.log, keys); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := foldValues(e.log, keys); err != nil {
+		t.Error(err)
+	}
+}
+
+// foldValues reads a log in which the record at offset i has key i%keys and value i. What is read later may be newer than
+// what was there when it began, never older.
+func foldValues(l *Log, keys int64) error {
+	end, last := l.EndOffset(), map[int64]int64{}
+	for off := int64(0); off < end; {
+		s, err := l.Read(off, 2000, l.EndOffset(), true)
+		if err != nil {
+			return err
+		}
+		b := make([]byte, s.Length)
+		err = s.ReadAll(b)
+		next := s.NextOffset
+		s.Release()
+		if err != nil {
+			return err
+		}
+		if len(b) == 0 {
+			continue // all of it was replaced by what was appended meanwhile
+		}
+		it := record.NewBatchIterator(b)
+		for h, batch, ok := it.Next(); ok; h, batch, ok = it.Next() {
+			if h.LastOffset() < off || h.NextOffset() > next {
+				return fmt.Errorf("batch %d to %d in a slice from %d to %d", h.BaseOffset, h.LastOffset(), off, next)
+			}
+			err := record.ForEachRecord(batch, 1<<20, func(r *record.Record) error {
+				if string(r.Value) != fmt.Sprint(r.Offset) {
+					return fmt.Errorf("offset %d has %q", r.Offset, r.Value)
+				}
+				last[r.Offset%keys] = r.Offset
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if it.Err() != nil {
+			return it.Err()
+		}
+		off = next
+	}
+	for off := max(end-keys, 0); off < end; off++ {
+		if last[off%keys] < off {
+			return fmt.Errorf("key %d: last offset %d, was %d of %d", off%keys, last[off%keys], off, end)
+		}
+	}
+	return nil
+}

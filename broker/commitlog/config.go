@@ -53,8 +53,13 @@ type Config struct {
 	TimestampAfterMax   time.Duration // message.timestamp.after.max.ms, or Unlimited
 	FlushPolicy         FlushPolicy   // log.flush.policy
 	Delete              bool          // cleanup.policy contains delete
-	Tiered              bool          // remote.storage.enable: deleting local segments leaves StartOffset where it is
-	ProducerExpiry      time.Duration // producer.id.expiration.ms
+	// Compact: cleanup.policy contains compact. The log is compacted by Compact only.
+	Compact          bool
+	DeleteRetention  time.Duration // delete.retention.ms
+	MinCompactionLag time.Duration // min.compaction.lag.ms
+	MaxCompactionLag time.Duration // max.compaction.lag.ms, or Unlimited
+	Tiered           bool          // remote.storage.enable: deleting local segments leaves StartOffset where it is
+	ProducerExpiry   time.Duration // producer.id.expiration.ms
 	// DecompressLimit bounds what one batch may decompress to when records are looked at (timestamp lookup).
 	DecompressLimit int
 }
@@ -74,6 +79,8 @@ func DefaultConfig() Config {
 		TimestampBeforeMax:  Unlimited,
 		TimestampAfterMax:   time.Hour,
 		Delete:              true,
+		DeleteRetention:     24 * time.Hour,
+		MaxCompactionLag:    Unlimited,
 		ProducerExpiry:      24 * time.Hour,
 		DecompressLimit:     64 << 20,
 	}
@@ -100,6 +107,12 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("LocalRetentionBytes: %d", c.LocalRetentionBytes)
 	case c.LocalRetentionAge < FollowTotal:
 		return fmt.Errorf("LocalRetentionAge: %d", c.LocalRetentionAge)
+	case c.DeleteRetention < 0:
+		return fmt.Errorf("DeleteRetention: %v is negative", c.DeleteRetention)
+	case c.MinCompactionLag < 0:
+		return fmt.Errorf("MinCompactionLag: %v is negative", c.MinCompactionLag)
+	case c.MaxCompactionLag < Unlimited:
+		return fmt.Errorf("MaxCompactionLag: %d", c.MaxCompactionLag)
 	case c.DecompressLimit <= 0:
 		return fmt.Errorf("DecompressLimit: %d is not positive", c.DecompressLimit)
 	}
@@ -123,6 +136,8 @@ type Env struct {
 	State State
 	// SaveStart makes a log start offset durable. nil forgets it.
 	SaveStart func(logStart int64) error
+	// SaveCleaned makes the offset below which everything is compacted durable. nil forgets it.
+	SaveCleaned func(offset int64) error
 	// SaveRecoveryPoint durably lowers the recovery point before a truncation. nil where there is none.
 	SaveRecoveryPoint func(offset int64) error
 	// ScrubPace is called by Scrub before it reads n bytes and may block, to keep it slow. nil runs at full speed.
@@ -134,6 +149,8 @@ type State struct {
 	// RecoveryPoint: everything below is on disk, with its indexes. 0 where unknown.
 	RecoveryPoint int64
 	LogStart      int64
+	// Cleaned: everything below is compacted. 0 where unknown.
+	Cleaned int64
 	// Clean: the log was closed; nothing needs validation.
 	Clean bool
 	// Synced: what is in the files was made durable after the stop (by one SyncFS for all logs).

@@ -24,6 +24,7 @@ const (
 	recoveryFile      = "recovery-point-offset-checkpoint"
 	startFile         = "log-start-offset-checkpoint"
 	highWatermarkFile = "replication-offset-checkpoint"
+	cleanerFile       = "cleaner-offset-checkpoint"
 	suffixDeleteDir   = "-delete"
 	suffixStrayDir    = "-stray"
 )
@@ -63,11 +64,11 @@ type Dir struct {
 		logs   map[kafka.TopicPartition]*Log
 		closed bool
 		// What the checkpoints say of logs that are not open.
-		recovery, start, highWatermark map[kafka.TopicPartition]int64
+		recovery, start, highWatermark, cleaned map[kafka.TopicPartition]int64
 		// dirty are the logs that were opened in this run and not closed cleanly since.
 		dirty map[kafka.TopicPartition]bool
 	}
-	recoveryWriter, startWriter, highWatermarkWriter checkpointWriter
+	recoveryWriter, startWriter, highWatermarkWriter, cleanerWriter checkpointWriter
 }
 
 // OpenDir locks and reads a data directory, making it where there is none. Logs are opened one by one with OpenLog.
@@ -133,10 +134,10 @@ func (d *Dir) readCheckpoints() (err error) {
 	if d.mu.start, err = readCheckpoint(d.env.FS, d.root+"/"+startFile); err != nil {
 		return err // without it, deleted records would come back
 	}
-	for name, to := range map[string]*map[kafka.TopicPartition]int64{recoveryFile: &d.mu.recovery, highWatermarkFile: &d.mu.highWatermark} {
+	for name, to := range map[string]*map[kafka.TopicPartition]int64{recoveryFile: &d.mu.recovery, highWatermarkFile: &d.mu.highWatermark, cleanerFile: &d.mu.cleaned} {
 		*to, err = readCheckpoint(d.env.FS, d.root+"/"+name)
 		if errors.Is(err, ErrCorrupt) {
-			d.env.Log.Warn("checkpoint is passed over: all logs are validated", "error", err)
+			d.env.Log.Warn("checkpoint is passed over: all logs are validated or compacted from the start", "error", err)
 			*to, err = map[kafka.TopicPartition]int64{}, nil
 		}
 		if err != nil {
@@ -173,10 +174,11 @@ func (d *Dir) OpenLog(tp kafka.TopicPartition, topicID kafka.UUID, cfg Config, h
 		FS: d.env.FS, Syncer: d.syncer, Files: d.files, Clock: d.env.Clock, Log: d.env.Log,
 		OnFlushed: hooks.OnFlushed, OnFailed: hooks.OnFailed, ScrubPace: hooks.ScrubPace,
 		State: State{
-			RecoveryPoint: d.mu.recovery[tp], LogStart: d.mu.start[tp],
+			RecoveryPoint: d.mu.recovery[tp], LogStart: d.mu.start[tp], Cleaned: d.mu.cleaned[tp],
 			Clean: d.clean && !known || known && !wasDirty, Synced: !known,
 		},
 		SaveStart:         func(offset int64) error { return d.saveOffset(&d.startWriter, d.mu.start, tp, offset) },
+		SaveCleaned:       func(offset int64) error { return d.saveOffset(&d.cleanerWriter, d.mu.cleaned, tp, offset) },
 		SaveRecoveryPoint: func(offset int64) error { return d.saveOffset(&d.recoveryWriter, d.mu.recovery, tp, offset) },
 	}
 	d.mu.dirty[tp] = true
@@ -292,6 +294,7 @@ func (d *Dir) remember(tp kafka.TopicPartition, l *Log) {
 		d.mu.recovery[tp] = l.recovery.Load()
 	}
 	d.mu.start[tp] = l.start.Load()
+	d.mu.cleaned[tp] = l.cleaned.Load()
 }
 
 // DeleteLog removes a partition's log and folder, open or not; its offsets are forgotten first, so that a topic of the
@@ -311,8 +314,15 @@ func (d *Dir) drop(tp kafka.TopicPartition, suffix string) error {
 	delete(d.mu.recovery, tp)
 	delete(d.mu.start, tp)
 	delete(d.mu.highWatermark, tp)
+	cleaned := d.mu.cleaned[tp] > 0
+	delete(d.mu.cleaned, tp)
 	delete(d.mu.dirty, tp)
 	d.mu.Unlock()
+	if cleaned {
+		if err := d.writeCheckpoint(&d.cleanerWriter, cleanerFile, d.cleanedOffsets); err != nil {
+			return err
+		}
+	}
 	if err := d.writeAll(); err != nil {
 		return err
 	}

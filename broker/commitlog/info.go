@@ -19,8 +19,8 @@ func (l *Log) SegmentsFrom(offset int64) ([]SegmentInfo, error) {
 	segs = segs[max(find(segs, offset), 0):]
 	out := make([]SegmentInfo, 0, len(segs))
 	for _, s := range segs {
-		if !s.retain() {
-			continue
+		if !s.retain() { // deleted or replaced since the list was loaded
+			return l.SegmentsFrom(offset)
 		}
 		info, err := s.info()
 		if err = errors.Join(err, s.release()); err != nil {
@@ -105,7 +105,7 @@ func (f *SegmentFiles) Close() error {
 // checkedIndexes reads both indexes of a sealed segment; those that do not fit the log are made again from it.
 func (s *segment) checkedIndexes() (offs, times []byte, err error) {
 	read := func(suffix string) ([]byte, error) {
-		b, err := vfs.ReadFile(s.l.env.FS, s.name(suffix))
+		b, err := s.readFile(suffix)
 		if vfs.IsNotExist(err) {
 			return nil, nil
 		}

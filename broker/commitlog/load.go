@@ -69,13 +69,20 @@ func (ld *loader) list() (found bool, err error) {
 		return false, err
 	}
 	l.exists.Store(true)
+	if swapped, err := ld.finishSwaps(entries); err != nil {
+		return true, err
+	} else if swapped {
+		if entries, err = l.env.FS.ReadDir(l.dir); err != nil {
+			return true, err
+		}
+	}
 	bases := map[int64]bool{}
 	var indexes []string
 	for _, e := range entries {
 		name := e.Name()
 		base, suffix, ok := parseName(name)
 		switch {
-		case strings.HasSuffix(name, vfs.TempSuffix) || strings.HasSuffix(name, suffixDeleted) || strings.HasSuffix(name, ".cleaned"):
+		case strings.HasSuffix(name, vfs.TempSuffix) || strings.HasSuffix(name, suffixDeleted) || strings.HasSuffix(name, suffixCleaned) || strings.HasSuffix(name, suffixSwap):
 			if err := l.env.FS.RemoveAll(l.dir + "/" + name); err != nil {
 				return true, err
 			}
@@ -184,7 +191,7 @@ func (ld *loader) dropEmptyTail() error {
 		if err != nil || next <= s.base {
 			return err
 		}
-		if err := s.removeFiles(""); err != nil {
+		if err := s.removeFiles(); err != nil {
 			return err
 		}
 		prev.sealed.Store(false)
@@ -458,6 +465,9 @@ func (ld *loader) finish(state State) error {
 	}
 	l.start.Store(start)
 	l.localStart.Store(max(start, first))
+	if state.Cleaned <= end {
+		l.cleaned.Store(state.Cleaned)
+	}
 	l.end.Store(end)
 	l.mu.durable = end
 	l.recovery.Store(min(max(state.RecoveryPoint, first), end))

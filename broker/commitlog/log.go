@@ -31,6 +31,12 @@ type Log struct {
 	recovery   atomic.Int64 // everything below is on disk with its indexes; changed under mu
 	exists     atomic.Bool  // the folder is there; changed under mu
 	cursors    cursorCache
+	asides     atomic.Int64 // numbers the names of files set aside
+	cleaned    atomic.Int64 // everything below is compacted
+
+	// compactMu is held by the one compaction that runs. It is taken before deleteMu.
+	compactMu sync.Mutex
+	stopping  atomic.Bool // no compaction goes on
 
 	// deleteMu is held while segments are removed, by retention or truncation. It is taken before mu.
 	deleteMu sync.Mutex

@@ -48,7 +48,7 @@ func (ld *loader) recover(state State) error {
 		next := ld.segs[i+1]
 		switch end := s.next.Load(); {
 		case end > next.base && next.size.Load() == 0: // left by a roll that failed
-			if err := next.removeFiles(""); err != nil {
+			if err := next.removeFiles(); err != nil {
 				return err
 			}
 			ld.segs = append(ld.segs[:i+1:i+1], ld.segs[i+2:]...)
@@ -251,7 +251,7 @@ func hasLostSector(f io.ReaderAt, from, to, offset int64) (bool, error) {
 func (ld *loader) cut(i int, pos int64) error {
 	s := ld.segs[i]
 	for n := len(ld.segs) - 1; n > i; n-- {
-		if err := ld.segs[n].removeFiles(""); err != nil {
+		if err := ld.segs[n].removeFiles(); err != nil {
 			return err
 		}
 		if err := ld.l.env.FS.SyncDir(ld.l.dir); err != nil {

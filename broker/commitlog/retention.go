@@ -22,8 +22,11 @@ func (l *Log) DeletableLocal(r Retention) (Deletable, error) {
 		if end > r.HighWatermark || size == 0 && !s.sealed.Load() {
 			break
 		}
+		if !s.retain() { // deleted or replaced since the list was loaded
+			return l.DeletableLocal(r)
+		}
 		age, err := s.age(r.Now)
-		if err != nil {
+		if err = errors.Join(err, s.release()); err != nil {
 			return out, err
 		}
 		expired := end <= l.start.Load() || cfg.Delete && (over(age, cfg.RetentionAge) || cfg.RetentionBytes >= 0 && local-size >= cfg.RetentionBytes)

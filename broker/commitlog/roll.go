@@ -180,7 +180,7 @@ func (l *Log) createSegment(base int64, now time.Time) (*segment, error) {
 			err = f.Close()
 		}
 		if err != nil {
-			return nil, errors.Join(err, s.removeFiles(""))
+			return nil, errors.Join(err, s.removeFiles())
 		}
 	}
 	s.tail.Store(newIndexTail())

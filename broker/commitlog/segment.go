@@ -29,6 +29,10 @@ type segment struct {
 	base int64
 	size atomic.Int64
 	next atomic.Int64 // offset after the last batch
+	// aside is added to the files' names once the segment is deleted or replaced; nameMu is held while they are renamed, so
+	// that readers who still have the segment open its own files.
+	nameMu sync.RWMutex
+	aside  string
 	// extentMu makes size and next change together for those who need both.
 	extentMu sync.Mutex
 	refs     atomic.Int32 // the log's own and the readers'; at 0 the files of a deleted segment are removed
@@ -71,7 +75,49 @@ func fileName(dir string, base int64, suffix string) string {
 	return fmt.Sprintf("%s/%020d%s", dir, base, suffix)
 }
 
-func (s *segment) name(suffix string) string { return fileName(s.l.dir, s.base, suffix) }
+func (s *segment) name(suffix string) string {
+	s.nameMu.RLock()
+	defer s.nameMu.RUnlock()
+	return s.nameLocked(suffix)
+}
+
+func (s *segment) nameLocked(suffix string) string {
+	return fileName(s.l.dir, s.base, suffix) + s.aside
+}
+
+// open opens one of the segment's files by f, whatever it is called at present.
+func (s *segment) open(suffix string, f func(name string) (vfs.File, error)) (vfs.File, error) {
+	s.nameMu.RLock()
+	defer s.nameMu.RUnlock()
+	return f(s.nameLocked(suffix))
+}
+
+// readFile reads one of the segment's files as a whole.
+func (s *segment) readFile(suffix string) ([]byte, error) {
+	s.nameMu.RLock()
+	defer s.nameMu.RUnlock()
+	return vfs.ReadFile(s.l.env.FS, s.nameLocked(suffix))
+}
+
+// setAside renames the files of a segment that is deleted or replaced; each .log is gone durably where sync is asked for.
+func (s *segment) setAside(sync bool) error {
+	s.nameMu.Lock()
+	defer s.nameMu.Unlock()
+	fsys, extra := s.l.env.FS, fmt.Sprintf(".%d%s", s.l.asides.Add(1), suffixDeleted)
+	for _, suffix := range []string{suffixLog, suffixIndex, suffixTime, suffixTxn} {
+		name := s.nameLocked(suffix)
+		if err := fsys.Rename(name, name+extra); err != nil && !vfs.IsNotExist(err) {
+			return err
+		}
+		if suffix == suffixLog && sync {
+			if err := fsys.SyncDir(s.l.dir); err != nil {
+				return err
+			}
+		}
+	}
+	s.aside = extra
+	return nil
+}
 
 // retain takes a reader's reference; false where the segment is gone.
 func (s *segment) retain() bool {
@@ -91,17 +137,17 @@ func (s *segment) release() error {
 	if s.refs.Add(-1) > 0 {
 		return nil
 	}
-	return errors.Join(s.closeFiles(), s.removeFiles(suffixDeleted))
+	return errors.Join(s.closeFiles(), s.removeFiles())
 }
 
 func (s *segment) closeFiles() error {
 	return errors.Join(s.log.drop(), s.index.drop(), s.time.drop())
 }
 
-func (s *segment) removeFiles(extra string) error {
+func (s *segment) removeFiles() error {
 	var errs []error
 	for _, suffix := range []string{suffixLog, suffixIndex, suffixTime, suffixTxn} {
-		if err := s.l.env.FS.Remove(s.name(suffix) + extra); err != nil && !vfs.IsNotExist(err) {
+		if err := s.l.env.FS.Remove(s.name(suffix)); err != nil && !vfs.IsNotExist(err) {
 			errs = append(errs, err)
 		}
 	}
@@ -116,9 +162,9 @@ func (s *segment) openLog() (*openFile, error) {
 	ro := s.sealed.Load()
 	return s.l.env.Files.acquire(&s.log, ro, func() (vfs.File, error) {
 		if ro {
-			return s.l.env.FS.Open(s.name(suffixLog))
+			return s.open(suffixLog, s.l.env.FS.Open)
 		}
-		return s.l.env.FS.OpenReadWrite(s.name(suffixLog))
+		return s.open(suffixLog, s.l.env.FS.OpenReadWrite)
 	})
 }
 
@@ -140,7 +186,7 @@ func (s *segment) openIndex(slot *fileSlot, suffix string) (*openFile, error) {
 	if o := slot.use(); o != nil {
 		return o, nil
 	}
-	return s.l.env.Files.acquire(slot, false, func() (vfs.File, error) { return s.l.env.FS.OpenReadWrite(s.name(suffix)) })
+	return s.l.env.Files.acquire(slot, false, func() (vfs.File, error) { return s.open(suffix, s.l.env.FS.OpenReadWrite) })
 }
 
 // note adds one batch, written at pos, to the segment's size, times and indexes.
@@ -204,7 +250,7 @@ func (s *segment) times() (firstTs, maxTs, maxTsOff int64, err error) {
 
 // lastTime reads the last entry of the time index, or walks the segment where there is none.
 func (s *segment) lastTime() (record.TimeIndexEntry, error) {
-	b, err := vfs.ReadFile(s.l.env.FS, s.name(suffixTime))
+	b, err := s.readFile(suffixTime)
 	if err != nil && !vfs.IsNotExist(err) {
 		return record.TimeIndexEntry{}, err
 	}

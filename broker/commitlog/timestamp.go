@@ -14,8 +14,8 @@ var errFound = errors.New("found")
 // looks into the batch, decompressing it under the configured limit. Control records do not count.
 func (l *Log) OffsetForTimestamp(ts int64) (offset, timestamp int64, epoch int32, found bool, err error) {
 	for _, s := range *l.segs.Load() {
-		if !s.retain() {
-			continue
+		if !s.retain() { // deleted or replaced since the list was loaded
+			return l.OffsetForTimestamp(ts)
 		}
 		var r stampedRecord
 		if _, maxTs, _, terr := s.times(); terr != nil {
@@ -36,7 +36,7 @@ func (l *Log) OffsetForMaxTimestamp() (offset, timestamp int64, epoch int32, fou
 	best, from := stampedRecord{offset: -1, timestamp: record.NoTimestamp, epoch: record.NoEpoch}, l.localStart.Load()
 	for _, s := range *l.segs.Load() {
 		if !s.retain() {
-			continue
+			return l.OffsetForMaxTimestamp()
 		}
 		r, err := s.latest(best.timestamp, from)
 		if err = errors.Join(err, s.release()); err != nil {
@@ -109,7 +109,7 @@ func (s *segment) firstAtOrAfter(ts, from int64) (r stampedRecord, err error) {
 
 // timeFloor is a position before which every batch is older than ts.
 func (s *segment) timeFloor(ts int64) (int64, error) {
-	b, err := vfs.ReadFile(s.l.env.FS, s.name(suffixTime))
+	b, err := s.readFile(suffixTime)
 	if err != nil && !vfs.IsNotExist(err) {
 		return 0, err
 	}

@@ -89,6 +89,9 @@ func (s *segment) positionOf(offset int64) (pos, end int64, err error) {
 }
 
 func (l *Log) lowerRecovery(to int64) error {
+	if err := l.lowerCleaned(to); err != nil {
+		return err
+	}
 	if to >= l.recovery.Load() {
 		return nil
 	}
@@ -216,16 +219,8 @@ func (l *Log) removeSegments(segs []*segment) error {
 }
 
 func (s *segment) markDeleted() error {
-	fsys := s.l.env.FS
-	for _, suffix := range []string{suffixLog, suffixIndex, suffixTime, suffixTxn} {
-		if err := fsys.Rename(s.name(suffix), s.name(suffix)+suffixDeleted); err != nil && !vfs.IsNotExist(err) {
-			return err
-		}
-		if suffix == suffixLog {
-			if err := fsys.SyncDir(s.l.dir); err != nil {
-				return err
-			}
-		}
+	if err := s.setAside(true); err != nil {
+		return err
 	}
 	return s.release()
 }

@@ -33,7 +33,7 @@ func (s *segment) txns() ([]record.TxnIndexEntry, error) {
 	if !s.hasTxn.Load() {
 		return nil, nil
 	}
-	b, err := vfs.ReadFile(s.l.env.FS, s.name(suffixTxn))
+	b, err := s.readFile(suffixTxn)
 	if vfs.IsNotExist(err) {
 		return nil, nil
 	}
@@ -75,8 +75,11 @@ func (l *Log) AbortedTxns(from, to int64) ([]record.TxnIndexEntry, error) {
 	var out []record.TxnIndexEntry
 	for i := max(find(segs, from), 0); i < len(segs); i++ {
 		s := segs[i]
-		if !s.hasTxn.Load() || !s.retain() {
+		if !s.hasTxn.Load() {
 			continue
+		}
+		if !s.retain() { // deleted or replaced since the list was loaded
+			return l.AbortedTxns(from, to)
 		}
 		entries, err := s.txns()
 		if err = errors.Join(err, s.release()); err != nil {

@@ -14,7 +14,6 @@ const (
 	unusedTxn      = "transactions are not served yet"
 	unusedSecurity = "authentication and TLS are not served yet"
 	unusedRemote   = "Varve keeps what is in the bucket in manifests there, and needs no plugin and no topic for it"
-	unusedCleaner  = "compaction is not served yet"
 )
 
 // brokerDefs is the table of broker configs, in order of room.
@@ -66,12 +65,17 @@ var logDefs = []Def{
 	{Name: "cordoned.log.dirs", Type: List, Default: "", Scope: PerBroker, Unused: unusedReplica, Doc: "Log dirs that get no new partitions."},
 	{Name: "default.replication.factor", Type: Int, Default: "1", check: atLeast(1), Doc: "The replication factor of topics made without one."},
 	{Name: "delete.topic.enable", Type: Boolean, Default: "true", Doc: "Whether topics can be deleted."},
+	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", Scope: ClusterWide, check: atLeast(0), Doc: "How long the cleaner waits after it found nothing to compact."},
+	{Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Scope: ClusterWide, check: atLeast(1 << 20), Doc: "The memory for keys, over all threads that compact. Where the keys of a log do not fit, it is compacted in rounds."},
 	{Name: "log.cleaner.delete.retention.ms", Type: Long, Default: "86400000", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' delete.retention.ms."},
-	{Name: "log.cleaner.enable", Type: Boolean, Default: "true", Unused: unusedCleaner, Doc: "Whether logs are compacted."},
+	{Name: "log.cleaner.enable", Type: Boolean, Default: "true", Doc: "Whether logs are compacted."},
+	{Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Scope: ClusterWide, check: betweenFloat(0, 1), Unused: "the table of keys is always filled to nine tenths", Doc: "How full the table of keys may get."},
+	{Name: "log.cleaner.io.buffer.size", Type: Int, Default: "524288", Scope: ClusterWide, check: atLeast(0), Unused: unusedIO, Doc: "The memory for reading and writing, over all threads that compact."},
+	{Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Scope: ClusterWide, Doc: "The most bytes per second that compaction reads and writes."},
 	{Name: "log.cleaner.max.compaction.lag.ms", Type: Long, Default: maxLong, Scope: ClusterWide, check: atLeast(1), Doc: "Topics' max.compaction.lag.ms."},
 	{Name: "log.cleaner.min.cleanable.ratio", Type: Double, Default: "0.5", Scope: ClusterWide, check: betweenFloat(0, 1), Doc: "Topics' min.cleanable.dirty.ratio."},
 	{Name: "log.cleaner.min.compaction.lag.ms", Type: Long, Default: "0", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' min.compaction.lag.ms."},
-	{Name: "log.cleaner.threads", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(0), Unused: unusedCleaner, Doc: "Threads that compact."},
+	{Name: "log.cleaner.threads", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(0), Doc: "Threads that compact. A change takes effect at the next start."},
 	{Name: "log.cleanup.policy", Type: List, Default: "delete", Scope: ClusterWide, check: listOf("compact", "delete"), Doc: "Topics' cleanup.policy."},
 	{Name: "log.dir.failure.timeout.ms", Type: Long, Default: "30000", check: atLeast(1), Unused: unusedReplica, Doc: "How long a broker tries to tell of a failed log dir."},
 	{Name: "log.dirs", Type: List, NoDefault: true, Doc: "The data folder."},

@@ -66,6 +66,14 @@ func limit(n int64) int64 {
 	return n
 }
 
+// rate is a number of bytes per second; what is not positive or past an int64 is Unlimited.
+func rate(f float64) int64 {
+	if f < 1 || f >= math.MaxInt64 {
+		return Unlimited
+	}
+	return int64(f)
+}
+
 // Topic makes the typed view of a topic's effective configs.
 func (r *Resolver) Topic(overrides map[string]string, dyn Dynamic) Topic {
 	if len(overrides) == 0 && dyn.empty() {
@@ -166,6 +174,12 @@ func (r *Resolver) Broker(dyn Dynamic) Broker {
 		RetentionCheckInterval:        rd.millis("log.retention.check.interval.ms"),
 		FlushOffsetCheckpointInterval: rd.millis("log.flush.offset.checkpoint.interval.ms"),
 		RecoveryThreads:               rd.int("num.recovery.threads.per.data.dir"),
+
+		CleanerEnable:      rd.boolean("log.cleaner.enable"),
+		CleanerThreads:     rd.int("log.cleaner.threads"),
+		CleanerBackoff:     rd.millis("log.cleaner.backoff.ms"),
+		CleanerDedupeBytes: rd.long("log.cleaner.dedupe.buffer.size"),
+		CleanerBytesPerSec: rate(rd.float("log.cleaner.io.max.bytes.per.second")),
 
 		OffsetsTopicPartitions:        rd.int("offsets.topic.num.partitions"),
 		OffsetsTopicReplication:       int16(rd.int("offsets.topic.replication.factor")),

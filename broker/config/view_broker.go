@@ -23,6 +23,12 @@ type Broker struct {
 	FlushOffsetCheckpointInterval time.Duration
 	RecoveryThreads               int32
 
+	CleanerEnable      bool
+	CleanerThreads     int32
+	CleanerBackoff     time.Duration
+	CleanerDedupeBytes int64
+	CleanerBytesPerSec int64 // Unlimited: no limit
+
 	OffsetsTopicPartitions        int32
 	OffsetsTopicReplication       int16
 	OffsetsTopicSegmentBytes      int64

@@ -27,6 +27,15 @@ type Config struct {
 	// ScrubInterval is how often every local byte is read and checked; 0 never. ScrubRate bounds it in bytes per second.
 	ScrubInterval time.Duration
 	ScrubRate     int
+	// CompactInterval is how often logs are looked at for compaction (log.cleaner.backoff.ms), CompactWorkers how many are
+	// compacted at one time (log.cleaner.threads); 0 compacts none.
+	CompactInterval time.Duration
+	CompactWorkers  int
+	// CompactMapBytes is the memory for keys over all workers (log.cleaner.dedupe.buffer.size).
+	CompactMapBytes int64
+	// CompactRate bounds the bytes per second that compaction reads and writes (log.cleaner.io.max.bytes.per.second); 0 is
+	// no limit.
+	CompactRate int64
 	// ProducerExpiry is producer.id.expiration.ms.
 	ProducerExpiry time.Duration
 }
@@ -45,6 +54,9 @@ func DefaultConfig() Config {
 		RetryBackoffMax:    30 * time.Second,
 		ScrubInterval:      24 * time.Hour,
 		ScrubRate:          8 << 20,
+		CompactInterval:    15 * time.Second,
+		CompactWorkers:     1,
+		CompactMapBytes:    128 << 20,
 		ProducerExpiry:     24 * time.Hour,
 	}
 }
@@ -68,11 +80,20 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("RemotePending: %d is negative", c.RemotePending)
 	case c.RetryBackoff <= 0 || c.RetryBackoffMax < c.RetryBackoff:
 		return fmt.Errorf("RetryBackoff: %v to %v is no range", c.RetryBackoff, c.RetryBackoffMax)
+	case c.CompactWorkers < 0:
+		return fmt.Errorf("CompactWorkers: %d is negative", c.CompactWorkers)
+	case c.CompactWorkers > 0 && (c.CompactInterval <= 0 || c.CompactMapBytes <= 0):
+		return fmt.Errorf("CompactInterval, CompactMapBytes: %v and %d are not positive", c.CompactInterval, c.CompactMapBytes)
+	case c.CompactRate < 0:
+		return fmt.Errorf("CompactRate: %d is negative", c.CompactRate)
 	case c.ScrubInterval < 0 || c.ScrubInterval > 0 && c.ScrubRate <= 0:
 		return fmt.Errorf("ScrubRate: %d bytes per second every %v", c.ScrubRate, c.ScrubInterval)
 	}
 	return nil
 }
+
+// maxDuration is longer than any log lives, and can be added to a time.
+const maxDuration = 100 * 365 * 24 * time.Hour
 
 // logConfig is what the local log needs of a topic's effective configs.
 func logConfig(t *config.Topic, producerExpiry time.Duration) commitlog.Config {
@@ -93,6 +114,20 @@ func logConfig(t *config.Topic, producerExpiry time.Duration) commitlog.Config {
 		c.FlushPolicy = commitlog.FlushOS
 	}
 	c.Delete = t.Delete
+	c.Compact = t.Compact
+	c.DeleteRetention = max(t.DeleteRetention, 0)
+	if t.DeleteRetention == config.Unlimited {
+		c.DeleteRetention = maxDuration
+	}
+	c.MinCompactionLag = t.MinCompactionLag
+	if t.MinCompactionLag == config.Unlimited {
+		c.MinCompactionLag = maxDuration
+	}
+	c.MaxCompactionLag = t.MaxCompactionLag
+	if t.Compact && t.MaxCompactionLag > 0 {
+		c.SegmentAge = min(c.SegmentAge, t.MaxCompactionLag) // only sealed segments are compacted
+	}
+	c.DecompressLimit = min(c.DecompressLimit, max(int(t.MaxDecompressed), 1))
 	c.Tiered = t.Tiered
 	c.ProducerExpiry = producerExpiry
 	// A batch of few records is bounded by what one record may take; one of many by the log's own limit.

@@ -18,6 +18,10 @@ type metrics struct {
 	workErrors    prometheus.Counter
 	scrubErrors   prometheus.Counter
 	scrubBytes    prometheus.Counter
+
+	compactRuns, compactErrors, compactRead, compactWritten, compactDropped prometheus.Counter
+	compactMaxDirty, compactUncleanable                                     prometheus.Gauge
+	compactSeconds                                                          prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer, partitions func() float64) (*metrics, error) {
@@ -39,12 +43,26 @@ func newMetrics(reg prometheus.Registerer, partitions func() float64) (*metrics,
 		workErrors:  counter("work_errors_total", "Background work (sealing, retention, upload, deletion) that failed."),
 		scrubErrors: counter("scrub_errors_total", "Damaged segments that the scrub found."),
 		scrubBytes:  counter("scrub_bytes_total", "Local bytes that the scrub has read."),
+
+		compactRuns:    counter("compactions_total", "Compactions of a log."),
+		compactErrors:  counter("compaction_errors_total", "Compactions that failed; each is tried again."),
+		compactRead:    counter("compaction_read_bytes_total", "Bytes of logs that compaction has rewritten."),
+		compactWritten: counter("compaction_written_bytes_total", "Bytes that compaction has left of them."),
+		compactDropped: counter("compaction_dropped_records_total", "Records that compaction has removed."),
+		compactMaxDirty: prometheus.NewGauge(prometheus.GaugeOpts{Name: "varve_partition_compaction_max_dirty_percent",
+			Help: "The largest share of bytes not yet compacted of any compacted log, when last looked at."}),
+		compactUncleanable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "varve_partition_compaction_uncleanable",
+			Help: "Partitions whose last compaction failed."}),
+		compactSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "varve_partition_compaction_seconds",
+			Help: "Time to compact a log.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 10)}),
 	}
 	if reg == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{m.partitions, m.offline, m.uploads, m.uploadBytes, m.uploadErrors, m.uploadSeconds,
-		m.remoteReads, m.remoteBusy, m.workErrors, m.scrubErrors, m.scrubBytes} {
+		m.remoteReads, m.remoteBusy, m.workErrors, m.scrubErrors, m.scrubBytes,
+		m.compactRuns, m.compactErrors, m.compactRead, m.compactWritten, m.compactDropped, m.compactMaxDirty, m.compactUncleanable,
+		m.compactSeconds} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("partition: register metrics: %w", err)
 		}

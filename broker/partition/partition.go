@@ -32,6 +32,8 @@ type Partition struct {
 
 	openMu sync.Mutex // held while the log is opened or the configuration changes
 	tier   tierState
+	// compacting says that a worker compacts the log; uncleanable that the last try failed.
+	compacting, uncleanable atomic.Bool
 	// active says that the sweep has the partition in its list.
 	active atomic.Bool
 }

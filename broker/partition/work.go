@@ -37,6 +37,9 @@ func (m *Manager) Start() {
 	m.goLoop(m.cfg.SweepInterval, m.Sweep)
 	m.goLoop(m.cfg.RetentionInterval, m.Retain)
 	m.goLoop(m.cfg.CheckpointInterval, m.Checkpoint)
+	for range m.cfg.CompactWorkers {
+		m.goLoop(m.cfg.CompactInterval, m.Compact)
+	}
 	if m.env.Remote != nil {
 		for range m.cfg.TierWorkers {
 			m.wg.Go(m.tierWorker)

@@ -31,6 +31,8 @@ type Builder struct {
 	lastOff int32
 	baseTs  int64
 	maxTs   int64
+	// fixedBase: baseTs is given and not the first record's.
+	fixedBase bool
 }
 
 // NewBuilder returns an empty builder.
@@ -67,7 +69,10 @@ func (b *Builder) AppendAt(delta int32, timestamp int64, key, value []byte, head
 		panic(fmt.Sprintf("record: offset delta %d after %d", delta, b.lastOff))
 	}
 	if b.n == 0 {
-		b.baseTs, b.maxTs = timestamp, timestamp
+		b.maxTs = timestamp
+		if !b.fixedBase {
+			b.baseTs = timestamp
+		}
 	}
 	b.maxTs = max(b.maxTs, timestamp)
 	tsDelta := timestamp - b.baseTs
