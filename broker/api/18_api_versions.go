@@ -24,6 +24,7 @@ type feature struct {
 // features are those that are really served. metadata.version is what tools derive "the Kafka version" from.
 var features = []feature{
 	{name: "metadata.version", min: 7, max: 30, level: 30},
+	{name: "transaction.version", min: 0, max: 2, level: 2},
 }
 
 func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, error) {
@@ -46,12 +47,15 @@ func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, er
 	if req.Version >= 3 {
 		resp.FinalizedFeaturesEpoch = 0
 		for _, f := range features {
-			s := kmsg.NewApiVersionsResponseSupportedFeature()
-			s.Name, s.MinVersion, s.MaxVersion = f.name, f.min, f.max
-			resp.SupportedFeatures = append(resp.SupportedFeatures, s)
 			fin := kmsg.NewApiVersionsResponseFinalizedFeature()
 			fin.Name, fin.MinVersionLevel, fin.MaxVersionLevel = f.name, f.level, f.level
 			resp.FinalizedFeatures = append(resp.FinalizedFeatures, fin)
+			if f.min == 0 && req.Version < 4 {
+				continue // clients of v3 take a lowest level of 0 for a malformed answer
+			}
+			s := kmsg.NewApiVersionsResponseSupportedFeature()
+			s.Name, s.MinVersion, s.MaxVersion = f.name, f.min, f.max
+			resp.SupportedFeatures = append(resp.SupportedFeatures, s)
 		}
 	}
 	return resp, nil

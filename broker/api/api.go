@@ -20,6 +20,7 @@ type Env struct {
 	Data       DataEnv       // keys 0, 1, 2, 22, 23
 	Controller ControllerEnv // keys 3, 19, 20, 32, 60, 75
 	Groups     GroupEnv      // keys 8 to 16 and 42
+	Txns       TxnEnv        // keys 22, 24 to 28, 61, 65, 66
 
 	// Draining is closed when the broker stops: what waits for data answers at once. Nil never drains.
 	Draining <-chan struct{}
@@ -62,7 +63,7 @@ func New(env Env) *Handlers {
 		env.RemoteFetchWait = 500 * time.Millisecond
 	}
 	h := &Handlers{Env: env, sessions: newSessionCache(env.MaxSessions, env.Clock)}
-	h.table = newTable(h.dataAPIs(), h.controllerAPIs(), h.groupAPIs())
+	h.table = newTable(h.dataAPIs(), h.controllerAPIs(), h.groupAPIs(), h.txnAPIs())
 	return h
 }
 

@@ -176,7 +176,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.held = nil
 		l := NewLoader()
 		if len(s.log) > 0 {
-			if err := l.Add(buildBatch(s.log, s.now.UnixMilli(), 0)); err != nil {
+			if err := l.Add(buildBatch(s.log, s.now.UnixMilli(), 0, nil)); err != nil {
 				return err.Error()
 			}
 		}
