@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/varvehq/varve/broker/partition"
+	"github.com/varvehq/varve/internal/objstore/mem"
 	"github.com/varvehq/varve/internal/record"
 	"github.com/varvehq/varve/tests/harness"
 )
@@ -301,8 +303,106 @@ func TestListAndDescribeTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := false
-	p.EachProducer(func(d kadm.DescribedProducer) { found = found || d.ProducerID == l["id"].ProducerID && d.CurrentTxnStartOffset == 0 })
+	p.EachProducer(func(d kadm.DescribedProducer) {
+		found = found || d.ProducerID == l["id"].ProducerID && d.CurrentTxnStartOffset == 0
+	})
 	if !found {
 		t.Fatalf("the open transaction is not in %v", p)
+	}
+}
+
+// TestAbortHangingTransaction ends by an administrator's marker what no coordinator knows of (KIP-664).
+func TestAbortHangingTransaction(t *testing.T) {
+	n := harness.Start(t)
+	c := n.Client()
+	createTopic(t, c, "topic", 1)
+	p, err := n.Partitions().Get("topic", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := record.NewBuilder(record.BuilderOptions{Transactional: true, Producer: &record.Producer{ID: 77, Epoch: 3}})
+	b.Append(time.Now().UnixMilli(), nil, []byte("hanging"), nil)
+	a, err := p.Append(b.Batch(0), partition.AppendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WaitCommitted(t.Context(), a.LastOffset); err != nil {
+		t.Fatal(err)
+	}
+	if lso := p.LastStableOffset(); lso != 0 {
+		t.Fatalf("last stable offset %d below a hanging transaction at 0", lso)
+	}
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	m := kmsg.NewWriteTxnMarkersRequestMarker()
+	m.ProducerID, m.ProducerEpoch = 77, 3
+	for _, topic := range []string{"topic", "none"} {
+		rt := kmsg.NewWriteTxnMarkersRequestMarkerTopic()
+		rt.Topic, rt.Partitions = topic, []int32{0}
+		m.Topics = append(m.Topics, rt)
+	}
+	req.Markers = append(req.Markers, m)
+	resp := kmsg.NewPtrWriteTxnMarkersResponse()
+	dial(t, n.Bootstrap()).call(req, resp, 1)
+	topics := resp.Markers[0].Topics
+	if topics[0].Partitions[0].ErrorCode != 0 || topics[1].Partitions[0].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+		t.Fatalf("%+v", topics)
+	}
+	if lso := p.LastStableOffset(); lso != 2 {
+		t.Fatalf("last stable offset %d, want 2", lso)
+	}
+}
+
+// TestReadCommittedOverBothTiers aborts every second transaction in a topic whose older segments are in the bucket only.
+func TestReadCommittedOverBothTiers(t *testing.T) {
+	n := harness.Start(t, harness.WithBucket(mem.New(time.Now)), harness.WithConfig(quietTier))
+	c := n.Client(kgo.TransactionalID("id"), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(32<<10))
+	createTopic(t, c, "topic", 1, "segment.bytes", "1048576", "local.retention.bytes", "1048576", "remote.storage.enable", "true")
+	const transactions, size = 40, 100
+	want := 0
+	for i := range transactions {
+		if err := c.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		commit := i%2 == 0
+		var recs []*kgo.Record
+		for range size {
+			v := tierValue(want)
+			if !commit {
+				v = append([]byte("aborted "), v...)
+			} else {
+				want++
+			}
+			recs = append(recs, &kgo.Record{Topic: "topic", Value: v})
+		}
+		if err := c.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	adm := kadm.NewClient(n.Client())
+	for { // the last marker may still be on its way
+		d, err := adm.DescribeTransactions(t.Context(), "id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := d["id"].State; s == "CompleteAbort" || s == "CompleteCommit" {
+			break
+		}
+	}
+	p, err := n.Partitions().Get("topic", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runTier(t, n, p)
+	r := dial(t, n.Bootstrap())
+	if local, _ := listOffset(t, r, "topic", partition.EarliestLocal); local < 1000 {
+		t.Fatalf("local from %d on: nothing is in the bucket only", local)
+	}
+	for i, rec := range consumeN(t, n.Client(consumerOf("topic", 0, kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted())), want) {
+		if string(rec.Value) != string(tierValue(i)) {
+			t.Fatalf("record %d is %.30q", i, rec.Value)
+		}
 	}
 }

@@ -46,7 +46,7 @@ var dataErrors = []errorCode{
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},
 	{errNoSequence, kerr.InvalidRecord},
-	{errProducerID, kerr.InvalidRequest},
+	{errProducerID, kerr.TransactionalIDAuthorizationFailed},
 	{commitlog.ErrInvalidRecord, kerr.InvalidRecord},
 	{commitlog.ErrInvalidTimestamp, kerr.InvalidTimestamp},
 	{commitlog.ErrTooLarge, kerr.MessageTooLarge},

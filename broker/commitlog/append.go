@@ -171,7 +171,9 @@ func validateBatch(h *record.Header, b []byte, cfg *Config, now time.Time) error
 
 // fromCoordinator reports whether a data batch is a coordinator's on behalf of a producer (transactional offsets): it has
 // no sequence number, since it does not count among the producer's own batches of the partition.
-func fromCoordinator(h *record.Header) bool { return h.Transactional() && h.BaseSequence == record.NoSequence }
+func fromCoordinator(h *record.Header) bool {
+	return h.Transactional() && h.BaseSequence == record.NoSequence
+}
 
 // parseMarker reads the control record of a batch.
 func parseMarker(batch []byte, limit int) (m record.Marker, err error) {
