@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -20,6 +21,7 @@ import (
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/broker/partition"
 	"github.com/varvehq/varve/broker/quota"
+	"github.com/varvehq/varve/broker/txn"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/tiering"
 )
@@ -37,6 +39,9 @@ type Broker struct {
 	parts    *partition.Manager
 	quotas   *quota.Manager
 	groups   atomic.Pointer[group.Manager] // set once the logs are recovered
+	txns     atomic.Pointer[txn.Manager]   // the same
+	ids      producerIDs
+	markers  *markerWriter
 	handlers *api.Handlers
 	server   *server
 	sockets  []listener
@@ -78,7 +83,7 @@ func Open(ctx context.Context, cfg Config, env Env) (*Broker, error) {
 func (b *Broker) start(ctx context.Context) error {
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		b.openStorage, b.listen, b.openPartitions, b.register, b.openGroups, b.serve,
+		b.openStorage, b.listen, b.openPartitions, b.register, b.openGroups, b.openTransactions, b.serve,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -242,6 +247,9 @@ func (b *Broker) apply(before, after *controller.Image) {
 	if g := b.groups.Load(); g != nil {
 		b.followGroups(g, before, after)
 	}
+	if t := b.txns.Load(); t != nil {
+		b.followTransactions(t, before, after)
+	}
 	if b.catalog != nil {
 		b.catalog.set(before, after)
 	}
@@ -300,6 +308,29 @@ func (b *Broker) openGroups(context.Context) error {
 	return nil
 }
 
+func (b *Broker) openTransactions(context.Context) error {
+	b.ids.allocate = b.ctl.AllocateProducerIDs
+	b.markers = &markerWriter{parts: b.parts, groups: b.groups.Load(), now: b.env.Clock}
+	txns, err := txn.NewManager(txn.Env{TxnLog: &txnLog{nodeID: b.cfg.NodeID, parts: b.parts, image: b.ctl.Image}, Markers: b.markers,
+		ProducerID: b.ids.next, Now: b.env.Clock, Log: b.env.Log}, txnConfig(b.view()))
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.txns.Store(txns)
+	txns.Refresh() // what was being ended before a restart is ended now
+	return nil
+}
+
+// followTransactions tells the transaction coordinator of a new image.
+func (b *Broker) followTransactions(t *txn.Manager, before, after *controller.Image) {
+	t.Refresh()
+	if before != nil && !maps.EqualFunc(before.BrokerConfigs, after.BrokerConfigs, maps.Equal) {
+		if err := t.SetConfig(txnConfig(b.view())); err != nil {
+			b.env.Log.Error("transaction settings are not taken over", "err", err)
+		}
+	}
+}
+
 // view is this node's effective configuration.
 func (b *Broker) view() config.Broker {
 	im := b.ctl.Image()
@@ -320,10 +351,11 @@ func groupConfig(v config.Broker) group.Config {
 // serve makes the handlers and opens the doors.
 func (b *Broker) serve(context.Context) error {
 	im, view := b.ctl.Image(), b.view()
-	data := &dataEnv{parts: b.parts, ctl: b.ctl, ids: producerIDs{allocate: b.ctl.AllocateProducerIDs}}
+	data := &dataEnv{parts: b.parts, ctl: b.ctl, ids: &b.ids}
 	b.handlers = api.New(api.Env{NodeID: b.cfg.NodeID, ClusterID: im.ClusterID, Data: data, Controller: b.ctl,
 		Admin: b.ctl, LogDir: b.logDir(), Quotas: b.quotas,
 		Groups:   &groupEnv{groups: b.groups.Load(), ctl: b.ctl, data: data},
+		Txns:     &txnEnv{txns: b.txns.Load(), markers: b.markers, ctl: b.ctl, data: data},
 		Draining: b.draining, MaxSessions: int(view.FetchSessionSlots), MaxFetchBytes: int(view.FetchMaxBytes),
 		RemoteFetchWait: view.RemoteFetchMaxWait, Clock: b.env.Clock, Log: b.env.Log})
 	metrics, err := newServerMetrics(b.env.Metrics, b.handlers.Table())
@@ -396,6 +428,9 @@ func (b *Broker) close(ctx context.Context) error {
 		for _, l := range b.sockets {
 			errs = append(errs, l.Close())
 		}
+	}
+	if t := b.txns.Load(); t != nil {
+		errs = append(errs, t.Close(ctx)) // before the groups, which its markers tell
 	}
 	if g := b.groups.Load(); g != nil {
 		errs = append(errs, g.Close(ctx)) // answers the joins that wait for others

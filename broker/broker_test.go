@@ -654,7 +654,7 @@ func TestIdempotence(t *testing.T) {
 	refused := kmsg.NewPtrInitProducerIDResponse()
 	r.call(txn, refused, 4)
 	if refused.ErrorCode == 0 {
-		t.Fatal("a transactional id was accepted")
+		t.Fatal("a transactional id was accepted by a broker that does not coordinate it")
 	}
 	send := func(seq int32, value string) (int16, int64) {
 		b := record.NewBuilder(record.BuilderOptions{Producer: &record.Producer{ID: id.ProducerID, Epoch: 0, BaseSequence: seq}})

@@ -15,7 +15,7 @@ import (
 type dataEnv struct {
 	parts *partition.Manager
 	ctl   *controller.Controller
-	ids   producerIDs
+	ids   *producerIDs
 }
 
 func (e *dataEnv) Partition(topic string, index int32) (*partition.Partition, error) {

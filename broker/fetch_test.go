@@ -187,7 +187,7 @@ func TestReadCommitted(t *testing.T) {
 	b.Append(1, nil, []byte("v"), nil)
 	resp := kmsg.NewPtrProduceResponse()
 	r.call(produceReq("t", 0, -1, b.Batch(0)), resp, 9)
-	if code := resp.Topics[0].Partitions[0].ErrorCode; code != kerr.InvalidTxnState.Code {
+	if code := resp.Topics[0].Partitions[0].ErrorCode; code != kerr.TransactionalIDAuthorizationFailed.Code {
 		t.Fatalf("a batch of no transaction: code %d", code)
 	}
 }

@@ -52,6 +52,8 @@ func (o *offsetsLog) Append(ctx context.Context, index, epoch int32, batch []byt
 	switch {
 	case err == nil:
 		return p.WaitCommitted(ctx, a.LastOffset)
+	case errors.Is(err, commitlog.ErrInvalidProducerEpoch):
+		return fmt.Errorf("%w: %w: %w", group.ErrNotWritten, group.ErrProducerFenced, err)
 	case errors.Is(err, commitlog.ErrTooLarge):
 		return fmt.Errorf("%w: %w: %w", group.ErrNotWritten, group.ErrRecordTooLarge, err)
 	case errors.Is(err, partition.ErrNotLeader), errors.Is(err, partition.ErrFencedEpoch), errors.Is(err, partition.ErrUnknown),

@@ -21,6 +21,10 @@ import (
 // the high watermark, so that pipelined requests share one sync. acks=0 has no answer; where an append fails then, the
 // connection is closed, which is all a client can be told. Errors are per partition. From v13 on topics are named by id.
 // Answers of v10 and later name the leader where the client asked another broker (KIP-951).
+//
+// A transactional batch goes in only while its partition is in the producer's ongoing transaction (KIP-890). From v12 on the
+// first batch puts the partition in, and the connection waits until that is durable; older clients have to have added it, and
+// are refused with INVALID_TXN_STATE (v11: TRANSACTION_ABORTABLE) otherwise. Control batches of clients are INVALID_RECORD.
 
 // produceWait is a Produce request whose batches are appended.
 type produceWait struct {
@@ -40,7 +44,7 @@ type producePart struct {
 	at    [2]int // topic and partition in the response
 }
 
-func (h *Handlers) produce(_ context.Context, r *Request) (Later, error) {
+func (h *Handlers) produce(ctx context.Context, r *Request) (Later, error) {
 	req := r.Body.(*kmsg.ProduceRequest)
 	resp := kmsg.NewPtrProduceResponse()
 	resp.Version = r.Version
@@ -51,7 +55,7 @@ func (h *Handlers) produce(_ context.Context, r *Request) (Later, error) {
 		out.Topic, out.TopicID = t.Topic, t.TopicID
 		out.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(t.Partitions))
 		for j := range t.Partitions {
-			w.append(t, &t.Partitions[j], [2]int{i, j})
+			w.append(ctx, t, &t.Partitions[j], [2]int{i, j})
 		}
 	}
 	if req.Acks == 0 {
@@ -61,7 +65,7 @@ func (h *Handlers) produce(_ context.Context, r *Request) (Later, error) {
 }
 
 // append appends the records of one partition and notes the outcome in the response.
-func (w *produceWait) append(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceRequestTopicPartition, at [2]int) {
+func (w *produceWait) append(ctx context.Context, t *kmsg.ProduceRequestTopic, in *kmsg.ProduceRequestTopicPartition, at [2]int) {
 	out := &w.resp.Topics[at[0]].Partitions[at[1]]
 	out.Default()
 	out.Partition = in.Partition
@@ -78,13 +82,40 @@ func (w *produceWait) append(t *kmsg.ProduceRequestTopic, in *kmsg.ProduceReques
 		w.fail(out, p, err)
 		return
 	}
+	release, err := w.enter(ctx, p, in.Records)
+	if err != nil {
+		w.fail(out, p, err)
+		return
+	}
 	a, err := p.Append(in.Records, partition.AppendOptions{AllReplicas: w.acks == -1})
+	release()
 	if err != nil {
 		w.fail(out, p, err)
 		return
 	}
 	out.BaseOffset, out.LogAppendTime, out.LogStartOffset = a.FirstOffset, a.LogAppendTime, a.LogStart
 	w.parts = append(w.parts, producePart{p: p, last: a.LastOffset, epoch: a.LeaderEpoch, at: at})
+}
+
+// enter lets a transactional batch through, which keeps the marker of its transaction back until release.
+func (w *produceWait) enter(ctx context.Context, p *partition.Partition, batch []byte) (release func(), err error) {
+	hdr, err := record.ParseHeader(batch)
+	if err != nil {
+		return nil, err
+	}
+	if !hdr.Transactional() {
+		return func() {}, nil
+	}
+	id := w.req.Body.(*kmsg.ProduceRequest).TransactionID
+	if id == nil || *id == "" || !hdr.HasProducer() {
+		return nil, errProducerID
+	}
+	tp := kafka.TopicPartition{Topic: p.Topic(), Partition: p.Index()}
+	release, err = w.h.Txns.Coordinator().Enter(ctx, *id, hdr.ProducerID, hdr.ProducerEpoch, tp, w.req.Version >= 12)
+	if err != nil {
+		return nil, produceTxnCode(err, w.req.Version)
+	}
+	return release, nil
 }
 
 func checkProduce(version, acks int16, p *partition.Partition, records []byte) error {
@@ -115,8 +146,8 @@ func checkProduce(version, acks int16, p *partition.Partition, records []byte) e
 		return errOneBatch
 	case hdr.Control():
 		return errControlBatch
-	case hdr.Transactional():
-		return errNoTransaction
+	case hdr.HasProducer() && hdr.BaseSequence < 0:
+		return errNoSequence
 	case hdr.Codec() == record.Zstd && version < 7:
 		return errZstd
 	}

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/varvehq/varve/broker/group"
@@ -13,7 +16,8 @@ import (
 //
 // One group up to v7, several from v8 on (KIP-709). A null list of topics asks for all offsets of a group (v2+). A partition
 // without an offset is −1 with no error. Errors of the group are on its level from v2 on, and on every partition in v1.
-// require_stable (v7, KIP-447) waits for the commits under way. From v10 on topics go by id: an unknown one is
+// require_stable (v7, KIP-447) waits for the commits under way, and a partition with an offset in an undecided transaction is
+// UNSTABLE_OFFSET_COMMIT. From v10 on topics go by id: an unknown one is
 // UNKNOWN_TOPIC_ID for its partitions, and of all offsets those are left out whose topic has no id any more.
 //
 // Deviation: Kafka returns, to requests by name, offsets that were committed to a deleted topic of the same name.
@@ -94,12 +98,22 @@ func (h *Handlers) fetchOffsets(ctx context.Context, version int16, stable bool,
 			places = append(places, p)
 		}
 	}
+	unstable := make([]bool, len(items))
+	if stable { // asked first: an offset whose transaction is decided now is among those read after
+		var err error
+		if unstable, err = h.Groups.Coordinator().Unstable(ctx, g.Group, items); err != nil {
+			return nil, err
+		}
+	}
 	offsets, found, err := h.Groups.Coordinator().Offsets(ctx, g.Group, items, stable)
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range places {
-		if found[i] {
+		switch {
+		case unstable[i]:
+			p.ErrorCode = kerr.UnstableOffsetCommit.Code
+		case found[i]:
 			p.Offset, p.LeaderEpoch, p.Metadata = offsets[i].Offset, offsets[i].LeaderEpoch, &offsets[i].Metadata
 		}
 	}
@@ -129,10 +143,15 @@ func fetchedOffset(partition int32) kmsg.OffsetFetchResponseGroupTopicPartition 
 
 // fetchAllOffsets answers with everything that the group has committed.
 func (h *Handlers) fetchAllOffsets(ctx context.Context, version int16, stable bool, name string) ([]kmsg.OffsetFetchResponseGroupTopic, error) {
+	unstable, err := h.allUnstable(ctx, stable, name)
+	if err != nil {
+		return nil, err
+	}
 	offsets, err := h.Groups.Coordinator().AllOffsets(ctx, name, stable)
 	if err != nil {
 		return nil, err
 	}
+	offsets = withUnstable(offsets, unstable)
 	topics := []kmsg.OffsetFetchResponseGroupTopic{}
 	for i := 0; i < len(offsets); {
 		t := kmsg.NewOffsetFetchResponseGroupTopic()
@@ -145,7 +164,11 @@ func (h *Handlers) fetchAllOffsets(ctx context.Context, version int16, stable bo
 				continue // of an earlier topic of this name
 			}
 			p := fetchedOffset(o.Partition)
-			p.Offset, p.LeaderEpoch, p.Metadata = o.Offset.Offset, o.LeaderEpoch, &o.Metadata
+			if unstable[kafka.TopicPartition{Topic: o.Topic, Partition: o.Partition}] {
+				p.ErrorCode = kerr.UnstableOffsetCommit.Code
+			} else {
+				p.Offset, p.LeaderEpoch, p.Metadata = o.Offset.Offset, o.LeaderEpoch, &o.Metadata
+			}
 			t.Partitions = append(t.Partitions, p)
 		}
 		if len(t.Partitions) > 0 && (exists || version < 10) {
@@ -153,4 +176,39 @@ func (h *Handlers) fetchAllOffsets(ctx context.Context, version int16, stable bo
 		}
 	}
 	return topics, nil
+}
+
+// allUnstable is the set of a group's partitions with an offset in an undecided transaction, for requests that ask for stable
+// offsets.
+func (h *Handlers) allUnstable(ctx context.Context, stable bool, name string) (map[kafka.TopicPartition]bool, error) {
+	if !stable {
+		return nil, nil
+	}
+	items, err := h.Groups.Coordinator().AllUnstable(ctx, name)
+	set := make(map[kafka.TopicPartition]bool, len(items))
+	for _, it := range items {
+		set[kafka.TopicPartition{Topic: it.Topic, Partition: it.Partition}] = true
+	}
+	return set, err
+}
+
+// withUnstable adds the partitions that have no other offset yet, so that a client sees that they are unstable.
+func withUnstable(offsets []group.PartitionOffset, unstable map[kafka.TopicPartition]bool) []group.PartitionOffset {
+	if len(unstable) == 0 {
+		return offsets
+	}
+	missing := make(map[kafka.TopicPartition]bool, len(unstable))
+	for tp := range unstable {
+		missing[tp] = true
+	}
+	for _, o := range offsets {
+		delete(missing, kafka.TopicPartition{Topic: o.Topic, Partition: o.Partition})
+	}
+	for tp := range missing {
+		offsets = append(offsets, group.PartitionOffset{Topic: tp.Topic, Partition: tp.Partition})
+	}
+	slices.SortFunc(offsets, func(a, b group.PartitionOffset) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return offsets
 }

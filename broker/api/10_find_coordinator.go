@@ -12,8 +12,9 @@ import (
 // leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again. The partition is Kafka's: the absolute value of
 // Java's hash of the group id, modulo the number of partitions.
 //
-// Deviation: the coordinators of transactions (type 1) and share partitions (type 2, v6, KIP-932) are not served yet, and
-// refused with INVALID_REQUEST.
+// Transactional ids (type 1) are found in the same way in __transaction_state.
+//
+// Deviation: the coordinator of share partitions (type 2, v6, KIP-932) is not served yet, and refused with INVALID_REQUEST.
 
 // Types of coordinators.
 const (
@@ -44,20 +45,44 @@ func (h *Handlers) findCoordinator(ctx context.Context, r *Request) (kmsg.Respon
 func (h *Handlers) coordinatorOf(ctx context.Context, kind int8, key, listener string) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
 	c.Key, c.NodeID, c.Port = key, -1, -1
-	if err := h.locateGroup(ctx, kind, key, listener, &c); err != nil {
+	var err error
+	switch kind {
+	case groupCoordinator:
+		err = h.locateGroup(ctx, key, listener, &c)
+	case transactionCoordinator:
+		err = h.locateTransaction(ctx, key, listener, &c)
+	default:
+		err = errCoordinatorType
+	}
+	if err != nil {
 		c.ErrorCode, c.ErrorMessage = groupCode(err), messageOf(err)
 	}
 	return c
 }
 
-func (h *Handlers) locateGroup(ctx context.Context, kind int8, key, listener string, c *kmsg.FindCoordinatorResponseCoordinator) error {
-	switch kind {
-	case groupCoordinator:
-	case transactionCoordinator:
-		return errNoTransactions
-	default:
-		return errCoordinatorType
+func (h *Handlers) locateTransaction(ctx context.Context, key, listener string, c *kmsg.FindCoordinatorResponseCoordinator) error {
+	m := h.Txns.Coordinator()
+	p, ok := m.PartitionFor(key)
+	if !ok {
+		if err := h.Txns.EnsureTransactionTopic(ctx); err != nil {
+			return err
+		}
+		if p, ok = m.PartitionFor(key); !ok {
+			return errNoOffsetsLeader
+		}
 	}
+	node, host, port, ok := h.Txns.TransactionLeader(p, listener)
+	if !ok {
+		return errNoOffsetsLeader
+	}
+	if node == h.NodeID {
+		m.Touch(key) // the client comes next with its transactional id
+	}
+	c.NodeID, c.Host, c.Port = node, host, port
+	return nil
+}
+
+func (h *Handlers) locateGroup(ctx context.Context, key, listener string, c *kmsg.FindCoordinatorResponseCoordinator) error {
 	m := h.Groups.Coordinator()
 	p, ok := m.PartitionFor(key)
 	if !ok {

@@ -5,35 +5,46 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/broker/txn"
 )
 
 // InitProducerId, v0–v5.
 //
 // Without a transactional id every caller gets a producer id of its own, in epoch 0; a producer that names its id and epoch (v3,
-// KIP-360) gets a new id too, as in Kafka. Transactions are not served yet: a transactional id is answered with
-// TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client reports at once as fatal instead of trying again for ever.
+// KIP-360) gets a new id too, as in Kafka. With one it is the coordinator's: the epoch goes up, which fences the producer
+// before; a transaction that it left open is aborted first, and CONCURRENT_TRANSACTIONS tells to ask again. v4 and later know
+// PRODUCER_FENCED, others are told INVALID_PRODUCER_EPOCH.
 
 func (h *Handlers) initProducerID(ctx context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.InitProducerIDRequest)
 	resp := kmsg.NewPtrInitProducerIDResponse()
+	resp.Version = req.Version
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
-	if req.TransactionalID != nil {
-		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
-		if *req.TransactionalID == "" {
-			resp.ErrorCode = kerr.InvalidRequest.Code
-		}
-		return resp, nil
-	}
-	if r.Version >= 3 && (req.ProducerID < 0) != (req.ProducerEpoch < 0) {
+	named := r.Version >= 3
+	if named && (req.ProducerID < 0) != (req.ProducerEpoch < 0) || req.TransactionalID != nil && *req.TransactionalID == "" {
 		resp.ErrorCode = kerr.InvalidRequest.Code
 		return resp, nil
 	}
-	id, err := h.Data.AllocateProducerID(ctx)
-	if err != nil {
-		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // clients try again
-		h.Log.Warn("no producer id", "err", err)
+	if req.TransactionalID == nil {
+		id, err := h.Data.AllocateProducerID(ctx)
+		if err != nil {
+			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // clients try again
+			h.Log.Warn("no producer id", "err", err)
+			return resp, nil
+		}
+		resp.ProducerID, resp.ProducerEpoch = id, 0
 		return resp, nil
 	}
-	resp.ProducerID, resp.ProducerEpoch = id, 0
+	in := txn.InitRequest{ID: *req.TransactionalID, Timeout: millis(req.TransactionTimeoutMillis), ProducerID: txn.None, Epoch: txn.None}
+	if named && req.ProducerID >= 0 {
+		in.ProducerID, in.Epoch = req.ProducerID, req.ProducerEpoch
+	}
+	id := h.Txns.Coordinator().Init(ctx, in)
+	if id.Err != nil {
+		resp.ErrorCode = fencedCode(id.Err, r.Version >= 4)
+		return resp, nil
+	}
+	resp.ProducerID, resp.ProducerEpoch = id.ProducerID, id.Epoch
 	return resp, nil
 }

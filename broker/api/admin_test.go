@@ -151,7 +151,7 @@ func TestFeaturesGoUpOnly(t *testing.T) {
 				t.Errorf("%+v: %d %s", tc, resp.ErrorCode, deref(resp.ErrorMessage))
 			}
 		}
-		if diff := cmp.Diff(map[string]int16{"metadata.version": controller.MetadataVersion}, c.Image().Features); diff != "" {
+		if diff := cmp.Diff(map[string]int16{"metadata.version": controller.MetadataVersion, "transaction.version": 2}, c.Image().Features); diff != "" {
 			t.Error(diff)
 		}
 		req := kmsg.NewPtrApiVersionsRequest()

@@ -24,6 +24,7 @@ type Env struct {
 	Admin      AdminEnv      // keys 49, 55, 57
 	LogDir     LogDir        // keys 34, 35
 	Groups     GroupEnv      // keys 8 to 16 and 42
+	Txns       TxnEnv        // keys 22, 24 to 28, 61, 65, 66
 
 	// Quotas measures clients against their quotas; nil limits nobody.
 	Quotas *quota.Manager
@@ -82,7 +83,7 @@ func New(env Env) *Handlers {
 		env.RemoteFetchWait = 500 * time.Millisecond
 	}
 	h := &Handlers{Env: env, sessions: newSessionCache(env.MaxSessions, env.Clock)}
-	h.table = newTable(h.dataAPIs(), h.controllerAPIs(), h.groupAPIs(), h.adminAPIs())
+	h.table = newTable(h.dataAPIs(), h.controllerAPIs(), h.groupAPIs(), h.txnAPIs(), h.adminAPIs())
 	return h
 }
 

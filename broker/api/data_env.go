@@ -34,7 +34,8 @@ var (
 	errMagic         = errors.New("only record batches of magic 2 are accepted")
 	errZstd          = errors.New("zstd needs Produce version 7 or later")
 	errControlBatch  = errors.New("clients may not write control batches")
-	errNoTransaction = errors.New("the producer has no ongoing transaction")
+	errNoSequence    = errors.New("a producer's batch needs a sequence number")
+	errProducerID    = errors.New("a transactional batch needs the request to have a transactional id, and a producer id")
 )
 
 // dataErrors maps the errors of partitions and logs.
@@ -47,7 +48,8 @@ var dataErrors = []errorCode{
 	{errMagic, kerr.InvalidRecord},
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},
-	{errNoTransaction, kerr.InvalidTxnState},
+	{errNoSequence, kerr.InvalidRecord},
+	{errProducerID, kerr.TransactionalIDAuthorizationFailed},
 	{commitlog.ErrInvalidRecord, kerr.InvalidRecord},
 	{commitlog.ErrInvalidTimestamp, kerr.InvalidTimestamp},
 	{commitlog.ErrTooLarge, kerr.MessageTooLarge},
@@ -84,9 +86,8 @@ func (h *Handlers) dataAPIs() []Entry {
 		{Key: 1, Name: "Fetch", Min: 4, Max: 18, ReusesFrame: true, Begin: h.fetch},
 		{Key: 2, Name: "ListOffsets", Min: 1, Max: 11, ReusesFrame: true, Begin: h.listOffsets},
 		{Key: 18, Name: "ApiVersions", Min: 0, Max: 5, Handle: h.apiVersions, FrameLimit: PreAuthFrameLimit},
-		{Key: 22, Name: "InitProducerId", Min: 0, Max: 5, Handle: h.initProducerID,
-			Note: "Idempotent producers only; a transactional id is refused"},
 		{Key: 21, Name: "DeleteRecords", Min: 0, Max: 2, Handle: h.deleteRecords},
+		{Key: 22, Name: "InitProducerId", Min: 0, Max: 5, Handle: h.initProducerID},
 		{Key: 23, Name: "OffsetForLeaderEpoch", Min: 2, Max: 4, ReusesFrame: true, Handle: h.offsetForLeaderEpoch},
 	}
 }

@@ -13,7 +13,7 @@ type errorCode struct {
 	code *kerr.Error
 }
 
-// Each room lists its own errors beside its handlers: dataErrors, controllerErrors, groupErrors. The first match wins.
+// Each room lists its own errors beside its handlers: dataErrors, controllerErrors, groupErrors, txnErrors. The first match wins.
 
 // codeOf returns the Kafka error code for an error of the domain: 0 for nil, UNKNOWN_SERVER_ERROR for what no list names.
 func codeOf(err error) int16 {
@@ -24,7 +24,7 @@ func codeOf(err error) int16 {
 	if errors.As(err, &k) {
 		return k.Code
 	}
-	for _, list := range [...][]errorCode{dataErrors, controllerErrors, groupErrors} {
+	for _, list := range [...][]errorCode{dataErrors, controllerErrors, groupErrors, txnErrors} {
 		for i := range list {
 			if errors.Is(err, list[i].is) {
 				return list[i].code.Code

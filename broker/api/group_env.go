@@ -34,8 +34,7 @@ type GroupTopic struct {
 
 // Errors of group requests that the coordinator has not seen.
 var (
-	errNoOffsetsLeader = errors.New("the group's partition of the offsets topic has no leader yet")
-	errNoTransactions  = errors.New("transactions are not served")
+	errNoOffsetsLeader = errors.New("the coordinator's partition has no leader yet")
 	errCoordinatorType = errors.New("unknown type of coordinator")
 	errProtocolMissing = errors.New("the request names no protocol type and name")
 	errUnknownTopic    = errors.New("unknown topic or partition")
@@ -56,6 +55,7 @@ var groupErrors = []errorCode{
 	{group.ErrFenced, kerr.FencedInstanceID},
 	{group.ErrInvalidSessionTimeout, kerr.InvalidSessionTimeout},
 	{group.ErrMetadataTooLarge, kerr.OffsetMetadataTooLarge},
+	{group.ErrProducerFenced, kerr.InvalidProducerEpoch},
 	{group.ErrGroupNotFound, kerr.GroupIDNotFound},
 	{group.ErrNotEmpty, kerr.NonEmptyGroup},
 	{group.ErrSubscribed, kerr.GroupSubscribedToTopic},
@@ -63,7 +63,6 @@ var groupErrors = []errorCode{
 	{group.ErrLoading, kerr.CoordinatorLoadInProgress},
 	{group.ErrUnavailable, kerr.CoordinatorNotAvailable},
 	{errNoOffsetsLeader, kerr.CoordinatorNotAvailable},
-	{errNoTransactions, kerr.InvalidRequest},
 	{errCoordinatorType, kerr.InvalidRequest},
 	{errProtocolMissing, kerr.InconsistentGroupProtocol},
 	{errUnknownTopic, kerr.UnknownTopicOrPartition},
@@ -92,7 +91,7 @@ func (h *Handlers) groupAPIs() []Entry {
 		{Key: 9, Name: "OffsetFetch", Min: 1, Max: 10, FrameLimit: groupFrameLimit, Handle: h.offsetFetch,
 			Note: "Offsets committed to an earlier topic of the same name are never returned"},
 		{Key: 10, Name: "FindCoordinator", Min: 0, Max: 6, Handle: h.findCoordinator,
-			Note: "Groups only; transactional ids and share partitions are refused"},
+			Note: "Groups and transactional ids; share partitions are refused"},
 		{Key: 11, Name: "JoinGroup", Min: 0, Max: 9, Begin: h.joinGroup},
 		{Key: 12, Name: "Heartbeat", Min: 0, Max: 4, Handle: h.heartbeat},
 		{Key: 13, Name: "LeaveGroup", Min: 0, Max: 5, Handle: h.leaveGroup},

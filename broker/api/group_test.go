@@ -421,9 +421,7 @@ func (w *groupWorld) describeAndList(version int16) {
 func TestFindCoordinatorRefusesWhatIsNotServed(t *testing.T) {
 	inGroupWorld(t, func(w *groupWorld) {
 		req := kmsg.NewPtrFindCoordinatorRequest()
-		req.CoordinatorType, req.CoordinatorKeys, req.CoordinatorKey = 1, []string{"tx"}, "tx"
-		w.code("transactions", groupCall[*kmsg.FindCoordinatorResponse](w, 3, req).ErrorCode, kerr.InvalidRequest)
-		req.CoordinatorType = 2
+		req.CoordinatorType, req.CoordinatorKeys, req.CoordinatorKey = 2, []string{"s"}, "s"
 		w.code("share", groupCall[*kmsg.FindCoordinatorResponse](w, 6, req).Coordinators[0].ErrorCode, kerr.InvalidRequest)
 		w.leads = false
 		req.CoordinatorType, req.CoordinatorKeys = 0, []string{"a", "b"}

@@ -152,7 +152,7 @@ func validateBatch(h *record.Header, b []byte, cfg *Config, now time.Time) error
 		return fmt.Errorf("%w: %d records, last offset delta %d", ErrInvalidRecord, h.NumRecords, h.LastOffsetDelta)
 	case h.Codec() > record.Zstd:
 		return fmt.Errorf("%w: unknown compression %d", ErrInvalidRecord, h.Codec())
-	case h.HasProducer() && !h.Control() && h.BaseSequence < 0:
+	case h.HasProducer() && !h.Control() && h.BaseSequence < 0 && !fromCoordinator(h):
 		return fmt.Errorf("%w: producer %d without a sequence number", ErrInvalidRecord, h.ProducerID)
 	case h.HasProducer() && h.ProducerEpoch < 0, h.Transactional() && !h.HasProducer():
 		return fmt.Errorf("%w: producer %d, epoch %d", ErrInvalidRecord, h.ProducerID, h.ProducerEpoch)
@@ -171,6 +171,12 @@ func validateBatch(h *record.Header, b []byte, cfg *Config, now time.Time) error
 
 // noMarker is the type of a control batch that compaction has emptied.
 const noMarker record.MarkerType = -1
+
+// fromCoordinator reports whether a data batch is a coordinator's on behalf of a producer (transactional offsets): it has
+// no sequence number, since it does not count among the producer's own batches of the partition.
+func fromCoordinator(h *record.Header) bool {
+	return h.Transactional() && h.BaseSequence == record.NoSequence
+}
 
 // parseMarker reads the control record of a batch.
 func parseMarker(batch []byte, limit int) (m record.Marker, err error) {

@@ -243,3 +243,10 @@ func (s *segment) replay(t *producerTable) error {
 		return err
 	})
 }
+
+// Producers lists what the log knows of the producers that have written to it lately, in order of id.
+func (l *Log) Producers() []record.ProducerState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.producers.states()
+}

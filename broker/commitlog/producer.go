@@ -81,6 +81,9 @@ func (t *producerTable) check(h *record.Header) (dup *batchMeta, err error) {
 	if h.ProducerEpoch < p.epoch {
 		return nil, fmt.Errorf("%w: producer %d writes with epoch %d, the log has %d", ErrInvalidProducerEpoch, h.ProducerID, h.ProducerEpoch, p.epoch)
 	}
+	if fromCoordinator(h) {
+		return nil, nil
+	}
 	if h.ProducerEpoch == p.epoch {
 		for i := range p.window[:p.n] {
 			if b := &p.window[i]; b.firstSeq() == h.BaseSequence && b.lastSeq == h.LastSequence() && b.delta == h.LastOffsetDelta {
@@ -145,7 +148,9 @@ func (t *producerTable) applyData(h *record.Header, now int64) {
 		p.epoch, p.n = h.ProducerEpoch, 0
 	}
 	p.timestamp = max(h.MaxTimestamp, now)
-	p.push(batchMeta{lastOffset: h.LastOffset(), lastSeq: h.LastSequence(), delta: h.LastOffsetDelta})
+	if !fromCoordinator(h) {
+		p.push(batchMeta{lastOffset: h.LastOffset(), lastSeq: h.LastSequence(), delta: h.LastOffsetDelta})
+	}
 	if h.Transactional() && p.txnFirst == noTxn {
 		p.txnFirst = h.BaseOffset
 		t.open = append(t.open, txn{producer: p.id, first: h.BaseOffset})
@@ -213,8 +218,11 @@ func (t *producerTable) expire(now time.Time, after time.Duration) {
 	}
 }
 
-// snapshot is the state as a .snapshot file, producers in order of id.
-func (t *producerTable) snapshot() []byte {
+// snapshot is the state as a .snapshot file.
+func (t *producerTable) snapshot() []byte { return record.AppendProducerSnapshot(nil, t.states()) }
+
+// states lists the producers in order of id.
+func (t *producerTable) states() []record.ProducerState {
 	states := make([]record.ProducerState, 0, len(t.byID))
 	for _, p := range t.byID {
 		s := record.ProducerState{
@@ -227,7 +235,7 @@ func (t *producerTable) snapshot() []byte {
 		states = append(states, s)
 	}
 	slices.SortFunc(states, func(a, b record.ProducerState) int { return cmp.Compare(a.ProducerID, b.ProducerID) })
-	return record.AppendProducerSnapshot(nil, states)
+	return states
 }
 
 // load replaces the state by a snapshot's.

@@ -11,7 +11,9 @@ const (
 	unusedConsumer = "consumer groups of KIP-848 are not served yet"
 	unusedShare    = "share groups are not served yet"
 	unusedStreams  = "streams groups are not served yet"
-	unusedTxn      = "transactions are not served yet"
+	unusedVerify   = "partitions are always checked"
+	unused2PC      = "two-phase commit is not served"
+	unusedTxnISR   = "min.insync.replicas holds"
 	unusedSecurity = "authentication and TLS are not served yet"
 	unusedRemote   = "Varve keeps what is in the bucket in manifests there, and needs no plugin and no topic for it"
 )
@@ -164,15 +166,15 @@ var groupDefs = []Def{
 
 var transactionDefs = []Def{
 	{Name: "producer.id.expiration.ms", Type: Int, Default: "86400000", Scope: ClusterWide, check: atLeast(1), Doc: "How long a partition remembers a producer that is silent."},
-	{Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", check: atLeast(1), Unused: unusedTxn, Doc: "How often transactions are looked at for their timeout."},
-	{Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", check: atLeast(1), Unused: unusedTxn, Doc: "The longest timeout that a producer may ask for."},
-	{Name: "transaction.partition.verification.enable", Type: Boolean, Default: "true", Scope: ClusterWide, Unused: unusedTxn, Doc: "Whether a partition is checked to be in the transaction."},
-	{Name: "transaction.state.log.min.isr", Type: Int, Default: "2", check: atLeast(1), Unused: unusedTxn, Doc: "The least in-sync replicas of __transaction_state."},
-	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", check: atLeast(1), Unused: unusedTxn, Doc: "The partitions of __transaction_state."},
-	{Name: "transaction.state.log.replication.factor", Type: Short, Default: "3", check: atLeast(1), Unused: unusedTxn, Doc: "The replication factor of __transaction_state."},
-	{Name: "transaction.state.log.segment.bytes", Type: Int, Default: "104857600", check: atLeast(1), Unused: unusedTxn, Doc: "The segment size of __transaction_state."},
-	{Name: "transaction.two.phase.commit.enable", Type: Boolean, Default: "false", Unused: unusedTxn, Doc: "Whether transactions of two-phase commit are served (KIP-939)."},
-	{Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", check: atLeast(1), Unused: unusedTxn, Doc: "How long a silent transactional id is remembered."},
+	{Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", check: atLeast(1), Doc: "How often transactions are looked at for their timeout."},
+	{Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", check: atLeast(1), Doc: "The longest timeout that a producer may ask for."},
+	{Name: "transaction.partition.verification.enable", Type: Boolean, Default: "true", Scope: ClusterWide, Unused: unusedVerify, Doc: "Whether a partition is checked to be in the transaction."},
+	{Name: "transaction.state.log.min.isr", Type: Int, Default: "2", check: atLeast(1), Unused: unusedTxnISR, Doc: "The least in-sync replicas of __transaction_state."},
+	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", check: atLeast(1), Doc: "The partitions of __transaction_state."},
+	{Name: "transaction.state.log.replication.factor", Type: Short, Default: "3", check: atLeast(1), Doc: "The replication factor of __transaction_state."},
+	{Name: "transaction.state.log.segment.bytes", Type: Int, Default: "104857600", check: atLeast(1), Doc: "The segment size of __transaction_state."},
+	{Name: "transaction.two.phase.commit.enable", Type: Boolean, Default: "false", Unused: unused2PC, Doc: "Whether transactions of two-phase commit are served (KIP-939)."},
+	{Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", check: atLeast(1), Doc: "How long a silent transactional id is remembered."},
 }
 
 var remoteDefs = []Def{

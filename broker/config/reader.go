@@ -198,6 +198,7 @@ func (r *Resolver) Broker(dyn Dynamic) Broker {
 		TransactionTopicMinISR:       rd.int("transaction.state.log.min.isr"),
 		TransactionTopicSegmentBytes: rd.long("transaction.state.log.segment.bytes"),
 		TransactionMaxTimeout:        rd.millis("transaction.max.timeout.ms"),
+		TransactionSweepInterval:     rd.millis("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
 		TransactionalIDExpiration:    rd.millis("transactional.id.expiration.ms"),
 		ProducerIDExpiration:         rd.millis("producer.id.expiration.ms"),
 

@@ -46,6 +46,7 @@ type Broker struct {
 	TransactionTopicMinISR       int32
 	TransactionTopicSegmentBytes int64
 	TransactionMaxTimeout        time.Duration
+	TransactionSweepInterval     time.Duration
 	TransactionalIDExpiration    time.Duration
 	ProducerIDExpiration         time.Duration
 

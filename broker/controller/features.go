@@ -25,6 +25,7 @@ const (
 // features are those that are really served, in order of name.
 var features = []Feature{
 	{Name: metadataVersion, Min: 7, Max: MetadataVersion, Initial: MetadataVersion}, // from Kafka 3.3-IV3 on
+	{Name: "transaction.version", Min: 0, Max: 2, Initial: 2},                       // KIP-890
 }
 
 // metadataChanges are the levels of metadata.version that changed Kafka's metadata: going below one could lose some.

@@ -17,6 +17,23 @@ func (m *Manager) Offsets(ctx context.Context, group string, items []FetchItem, 
 	return offsets, found, err
 }
 
+// Unstable tells which of the partitions have an offset in an undecided transaction, after the commits under way.
+func (m *Manager) Unstable(ctx context.Context, group string, items []FetchItem) ([]bool, error) {
+	unstable := make([]bool, len(items))
+	err := m.read(ctx, group, true, func(c *Coordinator) {
+		for i, it := range items {
+			unstable[i] = c.Unstable(group, it)
+		}
+	})
+	return unstable, err
+}
+
+// AllUnstable lists the partitions of a group with an offset in an undecided transaction.
+func (m *Manager) AllUnstable(ctx context.Context, group string) (items []FetchItem, err error) {
+	err = m.read(ctx, group, true, func(c *Coordinator) { items = c.UnstableOffsets(group) })
+	return items, err
+}
+
 // AllOffsets fetches all committed offsets of a group, in order of topic and partition.
 func (m *Manager) AllOffsets(ctx context.Context, group string, stable bool) ([]PartitionOffset, error) {
 	var out []PartitionOffset

@@ -23,7 +23,7 @@ func takeWrites(queue *[]Write, limit int) []Write {
 	size, n := record.HeaderSize, 0
 	for n < len(q) {
 		size += q[n].size()
-		if n > 0 && size > limit {
+		if n > 0 && (size > limit || q[n].Producer != nil || q[0].Producer != nil) {
 			break
 		}
 		n++
@@ -52,7 +52,7 @@ func (sh *shard) append(epoch int32, writes []Write) error {
 			}
 			n++
 		}
-		batch := buildBatch(records[:n], sh.m.env.Now().UnixMilli(), epoch)
+		batch := buildBatch(records[:n], sh.m.env.Now().UnixMilli(), epoch, writes[0].Producer)
 		if err := sh.m.env.OffsetsLog.Append(sh.m.ctx, sh.partition, epoch, batch); err != nil {
 			if !first {
 				return fmt.Errorf("a write in several batches: %w", err)
@@ -64,8 +64,13 @@ func (sh *shard) append(epoch int32, writes []Write) error {
 	return nil
 }
 
-func buildBatch(records []Record, timestamp int64, epoch int32) []byte {
-	b := record.NewBuilder(record.BuilderOptions{LeaderEpoch: epoch})
+func buildBatch(records []Record, timestamp int64, epoch int32, producer *Producer) []byte {
+	o := record.BuilderOptions{LeaderEpoch: epoch}
+	if producer != nil {
+		o.Transactional = true
+		o.Producer = &record.Producer{ID: producer.ID, Epoch: producer.Epoch, BaseSequence: record.NoSequence}
+	}
+	b := record.NewBuilder(o)
 	for _, r := range records {
 		b.Append(timestamp, r.Key, r.Value, nil)
 	}

@@ -14,6 +14,14 @@ type Record struct {
 type Write struct {
 	ID      uint64
 	Records []Record
+	// Producer, where it is not nil, is whose transaction the records belong to; they go in a batch of their own.
+	Producer *Producer
+}
+
+// Producer is a transactional producer.
+type Producer struct {
+	ID    int64
+	Epoch int16
 }
 
 // Reply answers the request whose event carried To. Body is a JoinResponse, SyncResponse, LeaveResponse, CommitResponse or,
@@ -129,6 +137,8 @@ type Coordinator struct {
 	nextWrite uint64
 	pending   map[uint64]func(error)
 	closed    error
+	// inTxn has the groups with offsets in a producer's undecided transaction.
+	inTxn map[int64][]string
 
 	// of the step that runs
 	now time.Time
@@ -138,7 +148,7 @@ type Coordinator struct {
 // NewCoordinator returns a coordinator of no groups. memberID makes a member id that nobody else has, beginning with
 // prefix.
 func NewCoordinator(cfg *Config, now time.Time, memberID func(prefix string) string) *Coordinator {
-	c := &Coordinator{cfg: cfg, memberID: memberID, groups: map[string]*group{}, pending: map[uint64]func(error){}, now: now}
+	c := &Coordinator{cfg: cfg, memberID: memberID, groups: map[string]*group{}, pending: map[uint64]func(error){}, inTxn: map[int64][]string{}, now: now}
 	c.startRetention()
 	return c
 }
@@ -160,6 +170,10 @@ func (c *Coordinator) Step(now time.Time, e Event) Effects {
 		c.onLeave(e)
 	case Commit:
 		c.onCommit(e)
+	case TxnCommit:
+		c.onTxnCommit(e)
+	case TxnEnded:
+		c.onTxnEnded(e)
 	case OffsetDelete:
 		c.onOffsetDelete(e)
 	case Delete:
@@ -225,10 +239,12 @@ func (c *Coordinator) reply(to, body any) {
 }
 
 // write asks for records; done runs when they are durable, or with the error when they are not in the log.
-func (c *Coordinator) write(records []Record, done func(error)) {
+func (c *Coordinator) write(records []Record, done func(error)) { c.writeAs(nil, records, done) }
+
+func (c *Coordinator) writeAs(p *Producer, records []Record, done func(error)) {
 	c.nextWrite++
 	c.pending[c.nextWrite] = done
-	c.eff.Writes = append(c.eff.Writes, Write{ID: c.nextWrite, Records: records})
+	c.eff.Writes = append(c.eff.Writes, Write{ID: c.nextWrite, Records: records, Producer: p})
 }
 
 // Settled reports whether no write is under way.

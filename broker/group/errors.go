@@ -24,6 +24,9 @@ var (
 	ErrInvalidSessionTimeout = errors.New("the session timeout is outside the broker's bounds")
 	// ErrMetadataTooLarge marks commit metadata over offset.metadata.max.bytes.
 	ErrMetadataTooLarge = errors.New("the commit's metadata is too large")
+	// ErrProducerFenced marks an offset of a transaction whose producer has been fenced meanwhile. It goes with ErrNotWritten
+	// where the log reports it.
+	ErrProducerFenced = errors.New("the producer of the transaction is fenced")
 	// ErrGroupNotFound marks a group that does not exist.
 	ErrGroupNotFound = errors.New("the group does not exist")
 	// ErrNotEmpty marks a group that has members.

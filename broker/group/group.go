@@ -39,6 +39,8 @@ type group struct {
 	offsets map[string]map[int32]Offset
 	// committing counts the writes under way for a partition's offset.
 	committing map[topicPartition]int
+	// pending holds the offsets of undecided transactions by producer id; nil where there are none.
+	pending map[int64][]offsetChange
 	// persisted says that the log has a metadata record of the group.
 	persisted bool
 	// writes counts the group's writes under way.
@@ -76,7 +78,8 @@ func (g *group) note(n Note) {
 
 // vacant reports whether forgetting the group loses nothing.
 func (g *group) vacant() bool {
-	return g.state == Empty && !g.persisted && g.writes == 0 && len(g.members) == 0 && len(g.pendingJoin) == 0 && len(g.offsets) == 0
+	return g.state == Empty && !g.persisted && g.writes == 0 && len(g.members) == 0 && len(g.pendingJoin) == 0 && len(g.offsets) == 0 &&
+		len(g.pending) == 0
 }
 
 // write is Coordinator.write on behalf of the group.

@@ -97,6 +97,9 @@ func (l *Loader) Coordinator(cfg *Config, now time.Time, memberID func(prefix st
 			c.open(d.group).setOffset(d.tp, d.offset)
 		}
 	}
+	if err := l.pending(c); err != nil {
+		return nil, Effects{}, err
+	}
 	for _, g := range c.sorted() {
 		if g.state == Stable && len(g.members) > cfg.MaxSize {
 			g.because("rebalancing: the group is over its maximum size", "", "")
@@ -104,6 +107,22 @@ func (l *Loader) Coordinator(cfg *Config, now time.Time, memberID func(prefix st
 		}
 	}
 	return c, c.end(), nil
+}
+
+// pending takes over the offsets of transactions that are not decided yet.
+func (l *Loader) pending(c *Coordinator) error {
+	for producer, records := range l.open {
+		for _, r := range records {
+			d, err := decodeRecord(r.Key, r.Value)
+			if err != nil {
+				return err
+			}
+			if d.kind == offsetRecord && d.offset != nil {
+				c.addPending(c.open(d.group), producer, []offsetChange{{d.tp, d.offset}})
+			}
+		}
+	}
+	return nil
 }
 
 // restore takes over a metadata record.

@@ -255,6 +255,9 @@ func (g *group) delete(done func(error)) {
 				g.dropPending(id)
 			}
 			delete(g.c.groups, g.id)
+			if len(g.pending) > 0 { // what is decided later is there again, as it will be after a load
+				g.c.open(g.id).pending = g.pending
+			}
 		}
 		if done != nil {
 			done(err)
@@ -371,7 +374,7 @@ func (g *group) expireOffsets() {
 		}
 	}
 	switch {
-	case all && g.state == Empty && len(g.committing) == 0 && len(g.pendingJoin) == 0:
+	case all && g.state == Empty && len(g.committing) == 0 && len(g.pendingJoin) == 0 && len(g.pending) == 0:
 		g.delete(nil)
 	case len(changes) > 0:
 		g.changeOffsets(changes, nil, nil)

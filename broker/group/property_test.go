@@ -259,7 +259,7 @@ func (w *world) finishWrite(err error) {
 func (w *world) loaded() *Coordinator {
 	l := NewLoader()
 	if len(w.log) > 0 {
-		if err := l.Add(buildBatch(w.log, w.now.UnixMilli(), 0)); err != nil {
+		if err := l.Add(buildBatch(w.log, w.now.UnixMilli(), 0, nil)); err != nil {
 			w.t.Fatal(err)
 		}
 	}

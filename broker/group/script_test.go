@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/varvehq/varve/internal/kafka"
+	"github.com/varvehq/varve/internal/record"
 )
 
 // TestScripts runs the stories in testdata/scripts. Every step of a story is a command; what follows the dashes is what the
@@ -33,7 +34,7 @@ type script struct {
 	now   time.Time
 	co    *Coordinator
 	ids   int
-	log   []Record // what is durable
+	log   [][]byte // the batches that are durable
 	held  []Write
 	hold  bool
 	out   strings.Builder
@@ -80,8 +81,8 @@ func (s *script) flush(err error) {
 	for n := len(s.held); n > 0 && len(s.held) > 0; n-- {
 		w := s.held[0]
 		s.held = s.held[1:]
-		if err == nil {
-			s.log = append(s.log, w.Records...)
+		if err == nil && len(w.Records) > 0 {
+			s.log = append(s.log, buildBatch(w.Records, s.now.UnixMilli(), 0, w.Producer))
 		}
 		s.effects(s.co.Step(s.now, Written{ID: w.ID, Err: err}))
 	}
@@ -129,6 +130,25 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 				Offset: it.Offset.Offset, LeaderEpoch: -1, Metadata: it.Metadata})
 		}
 		s.step(Commit{a.get("req", "commit"), r})
+	case "txn-commit":
+		r := TxnCommitRequest{ProducerID: int64(a.int("pid", 1)), CommitRequest: CommitRequest{Group: group, MemberID: a.get("member", ""),
+			InstanceID: a.optional("static"), Generation: int32(a.int("gen", -1))}}
+		for _, it := range a.items() {
+			r.Items = append(r.Items, CommitItem{Topic: it.Topic, Partition: it.Partition, Offset: it.Offset.Offset, LeaderEpoch: -1})
+		}
+		s.step(TxnCommit{a.get("req", "txn-commit"), r})
+	case "txn-end":
+		e := TxnEnded{ProducerID: int64(a.int("pid", 1)), Commit: d.HasArg("commit")}
+		m := record.Marker{Type: record.AbortMarker}
+		if e.Commit {
+			m.Type = record.CommitMarker
+		}
+		s.log = append(s.log, record.NewMarkerBatch(m, e.ProducerID, 0, s.now.UnixMilli()))
+		s.step(e)
+	case "unstable":
+		for _, it := range s.co.UnstableOffsets(group) {
+			fmt.Fprintf(&s.out, "%s/%d\n", it.Topic, it.Partition)
+		}
 	case "fetch":
 		for _, it := range a.items() {
 			if o, ok := s.co.Offset(group, FetchItem{it.Topic, it.TopicID, it.Partition}); ok {
@@ -175,8 +195,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.effects(s.co.Unload(s.now, ErrUnavailable))
 		s.held = nil
 		l := NewLoader()
-		if len(s.log) > 0 {
-			if err := l.Add(buildBatch(s.log, s.now.UnixMilli(), 0)); err != nil {
+		for _, b := range s.log {
+			if err := l.Add(b); err != nil {
 				return err.Error()
 			}
 		}

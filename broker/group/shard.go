@@ -252,7 +252,7 @@ func (sh *shard) written(co *Coordinator, writes []Write, err error) []Reply {
 		sh.drop(ErrUnavailable)
 		return nil
 	}
-	if err != nil && !errors.Is(err, ErrRecordTooLarge) {
+	if err != nil && !errors.Is(err, ErrRecordTooLarge) && !errors.Is(err, ErrProducerFenced) {
 		err = errors.Join(ErrUnavailable, err)
 	}
 	var replies []Reply

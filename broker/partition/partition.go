@@ -146,6 +146,17 @@ func (p *Partition) EndOffset() int64 {
 	return 0
 }
 
+// Producers lists the producers that have written to the partition lately, in order of id, where this broker leads it.
+func (p *Partition) Producers() ([]record.ProducerState, error) {
+	if _, err := p.leads(); err != nil {
+		return nil, err
+	}
+	if l := p.log.Load(); l != nil {
+		return l.Producers(), nil
+	}
+	return nil, nil
+}
+
 // Size is the number of local bytes.
 func (p *Partition) Size() int64 {
 	if l := p.log.Load(); l != nil {

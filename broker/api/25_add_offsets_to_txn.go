@@ -1,0 +1,47 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/broker/txn"
+	"github.com/varvehq/varve/internal/kafka"
+)
+
+// AddOffsetsToTxn, v0–v4.
+//
+// It puts the group's partition of __consumer_offsets into the transaction. Clients of transaction version 2 leave it out.
+
+func (h *Handlers) addOffsetsToTxn(ctx context.Context, r *Request) (kmsg.Response, error) {
+	req := r.Body.(*kmsg.AddOffsetsToTxnRequest)
+	resp := kmsg.NewPtrAddOffsetsToTxnResponse()
+	resp.Version = req.Version
+	if req.Group == "" {
+		resp.ErrorCode = kerr.InvalidGroupID.Code
+		return resp, nil
+	}
+	tp, err := h.offsetsPartition(ctx, req.Group)
+	if err == nil {
+		err = h.Txns.Coordinator().Add(ctx, txn.AddRequest{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch,
+			Partitions: []kafka.TopicPartition{tp}})
+	}
+	resp.ErrorCode = fencedCode(err, req.Version >= 2)
+	return resp, nil
+}
+
+// offsetsPartition is where a group's offsets are, in a topic that is made where it has to be.
+func (h *Handlers) offsetsPartition(ctx context.Context, group string) (kafka.TopicPartition, error) {
+	m := h.Groups.Coordinator()
+	p, ok := m.PartitionFor(group)
+	if !ok {
+		if err := h.Groups.EnsureOffsetsTopic(ctx); err != nil {
+			return kafka.TopicPartition{}, err
+		}
+		if p, ok = m.PartitionFor(group); !ok {
+			return kafka.TopicPartition{}, errNoOffsetsLeader
+		}
+	}
+	return kafka.TopicPartition{Topic: kafka.ConsumerOffsetsTopic, Partition: p}, nil
+}
