@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -234,19 +235,27 @@ func (t *sinkTask) commit(ctx context.Context, offsets map[string]map[int32]kgo.
 	return nil
 }
 
-// fetchErrors returns an error that cannot mend itself, and logs the others.
-func (t *sinkTask) fetchErrors(fs kgo.Fetches) error {
-	var fatal error
+// fetchErrors returns an error that cannot mend itself, and logs the others. gone says that the brokers do not know a topic by
+// its ID, and that the next fetch should wait.
+func (t *sinkTask) fetchErrors(fs kgo.Fetches) (gone bool, fatal error) {
 	fs.EachError(func(topic string, p int32, err error) {
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
 		case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.CorruptMessage):
 			fatal = fmt.Errorf("fetch of %s-%d: %w", topic, p, err)
+		case errors.Is(err, kerr.UnknownTopicID):
+			gone = true
+			fresh, deleted := t.gone.note(topic, time.Now())
+			if deleted {
+				fatal = fmt.Errorf("topic %s was deleted, or deleted and made again, while it was read: restart the connector to read what has its name now: %w", topic, err)
+			} else if fresh {
+				t.log.Warn("fetch error", "topic", topic, "partition", p, "err", err)
+			}
 		default:
 			t.log.Warn("fetch error", "topic", topic, "partition", p, "err", err)
 		}
 	})
-	return fatal
+	return gone, fatal
 }
 
 // Seek, Pause, Resume and RequestFlush are the sink's means to steer; any goroutine may call them.
