@@ -167,6 +167,12 @@ func (c *command) create() *cobra.Command {
 			if err := c.call(cmd, http.MethodPut, "/connectors/"+name(conn)+"/config", cfg, nil); err != nil {
 				return err
 			}
+			if unknown := c.unknownKeys(cmd, cfg); len(unknown) > 0 {
+				if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "note: %s defines no config %s: a typing error?\n",
+					cfg["connector.class"], strings.Join(unknown, ", ")); err != nil {
+					return err
+				}
+			}
 			s, err := c.settled(cmd, conn, wait)
 			if err != nil {
 				return err
@@ -178,6 +184,35 @@ func (c *command) create() *cobra.Command {
 	cmd.Flags().StringArrayVarP(&pairs, "config", "c", nil, "config KEY=VALUE; may be repeated")
 	cmd.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long to wait for its tasks to run")
 	return cmd
+}
+
+// openKeys are those that a connector's definitions do not list: prefixes of what else the worker reads, and keys of Kafka's
+// own.
+var openKeys = []string{"transforms.", "predicates.", "key.converter.", "value.converter.", "header.converter.", "producer.override.",
+	"consumer.override.", "admin.override.", "topic.creation.", "errors.", "config.", "exactly.once.support", "transaction.boundary",
+	"offsets.storage.topic"}
+
+// unknownKeys are the keys of cfg that neither the connector nor the worker defines. Kafka Connect takes any key, so that a
+// mistyped one goes unseen. Where the worker does not tell its keys, there are none.
+func (c *command) unknownKeys(cmd *cobra.Command, cfg map[string]string) []string {
+	var defined []struct {
+		Name string `json:"name"`
+	}
+	if c.call(cmd, http.MethodGet, "/connector-plugins/"+name(cfg["connector.class"])+"/config", nil, &defined) != nil || len(defined) == 0 {
+		return nil
+	}
+	known := map[string]bool{}
+	for _, d := range defined {
+		known[d.Name] = true
+	}
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(cfg)) {
+		open := slices.ContainsFunc(openKeys, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		if !known[key] && !open {
+			unknown = append(unknown, key)
+		}
+	}
+	return unknown
 }
 
 // settled waits until the connector and its tasks have a state to show, at most for wait, and returns the last one seen.

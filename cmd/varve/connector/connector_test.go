@@ -45,3 +45,24 @@ func TestCreateWaitsForTheTasks(t *testing.T) {
 		})
 	}
 }
+
+func TestCreateNotesUnknownKeys(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /connectors/x/config", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /connectors/x/status", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"connector":{"state":"PAUSED"}}`)
+	})
+	mux.HandleFunc("GET /connector-plugins/c/config", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `[{"name":"connector.class"},{"name":"flush.size"}]`)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	cmd := Command()
+	var stderr strings.Builder
+	cmd.SetErr(&stderr)
+	cmd.SetArgs([]string{"create", "x", "-c", "connector.class=c", "-c", "flush.size=1", "-c", "flush.sise=1",
+		"-c", "transforms.a.type=b", "--connect", server.URL})
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(stderr.String(), "note: c defines no config flush.sise: ") {
+		t.Errorf("%q: %v", stderr.String(), err)
+	}
+}

@@ -165,7 +165,7 @@ func (p *process) startConnect(ctx context.Context) error {
 	pc.PassEnv, pc.BuiltinEnv = p.cfg.Connect.PluginEnv, bucketEnv
 	plugins, err := plugin.New(ctx, pc)
 	if err != nil {
-		return fmt.Errorf("connect.plugin_dir: %w", err)
+		return fmt.Errorf("connect.plugin_dir (--plugin-dir): %w", err)
 	}
 	p.stack.Push("plugins", func(context.Context) error { return plugins.Close() })
 
