@@ -125,6 +125,21 @@ func TestSinkSeeks(t *testing.T) {
 	}
 }
 
+// A sink that holds more than the partition has saw another topic of that name.
+func TestSinkSeeksPastTheEnd(t *testing.T) {
+	c := newCollector()
+	c.mu.onAsgn = func(s *collectorTask, parts []sdk.Assignment) { s.env.Seek(parts[0].TopicPartition, 11) }
+	b := newBench(t, fakePlugins{"collector": c}, kfake.SeedTopics(1, "in"))
+	b.produce("in", 10, text)
+	b.create("snk", sink())
+	if st := b.awaitState("snk", 0, topics.Failed); !strings.Contains(st.Trace, "in-0 before offset 11, but the partition ends at 10") {
+		t.Errorf("trace %q", st.Trace)
+	}
+	if offs, _ := b.adm.FetchOffsets(t.Context(), sinkGroup("snk")); len(offs) != 0 {
+		t.Errorf("committed %v", offs)
+	}
+}
+
 func TestDeadLetterQueue(t *testing.T) {
 	c := newCollector()
 	c.mu.onWrite = func(s *collectorTask, recs []sdk.Record) error {

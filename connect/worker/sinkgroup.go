@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -94,6 +95,30 @@ func (t *sinkTask) resolve(ctx context.Context, offsets map[string]map[int32]kgo
 	return nil
 }
 
+// checkSeeks refuses a position past the end of a partition. A sink that keeps its own offsets asks for one where the topic was
+// deleted and made again: it would take the new records for those that it has, and drop them.
+func (t *sinkTask) checkSeeks(ctx context.Context, seeks map[sdk.TopicPartition]int64) error {
+	if len(seeks) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for tp := range seeks {
+		names[tp.Topic] = true
+	}
+	ends, err := t.adm.ListEndOffsets(ctx, slices.Sorted(maps.Keys(names))...)
+	if err != nil {
+		return err
+	}
+	for tp, at := range seeks {
+		end, ok := ends.Lookup(tp.Topic, tp.Partition)
+		if ok && end.Err == nil && at > end.Offset {
+			return fmt.Errorf("the sink already holds records of %s-%d before offset %d, but the partition ends at %d: the topic was deleted "+
+				"and made again; move away what the sink has written, or let it write to another place", tp.Topic, tp.Partition, at, end.Offset)
+		}
+	}
+	return nil
+}
+
 // groupChange tells the sink what the group gave or took.
 func (t *sinkTask) groupChange(ctx context.Context, ev *groupEvent) error {
 	if ev.assign != nil {
@@ -139,7 +164,11 @@ func (t *sinkTask) assign(ctx context.Context, offsets map[string]map[int32]kgo.
 	if err := t.task.Assign(ctx, parts); err != nil {
 		return fmt.Errorf("assign: %w", err)
 	}
-	for tp, at := range t.takeSeeks() {
+	seeks := t.takeSeeks()
+	if err := t.checkSeeks(ctx, seeks); err != nil {
+		return err
+	}
+	for tp, at := range seeks {
 		if ps := offsets[tp.Topic]; ps != nil {
 			if _, ok := ps[tp.Partition]; ok {
 				ps[tp.Partition] = kgo.NewOffset().At(at)
