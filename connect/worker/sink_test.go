@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/varvehq/varve/connect/topics"
@@ -137,6 +138,22 @@ func TestSinkSeeksPastTheEnd(t *testing.T) {
 	}
 	if offs, _ := b.adm.FetchOffsets(t.Context(), sinkGroup("snk")); len(offs) != 0 {
 		t.Errorf("committed %v", offs)
+	}
+}
+
+func TestSinkForgetsAnOffsetPastTheEnd(t *testing.T) {
+	c := newCollector()
+	b := newBench(t, fakePlugins{"collector": c}, kfake.SeedTopics(1, "in"))
+	b.produce("in", 10, text)
+	var old kadm.Offsets
+	old.AddOffset("in", 0, 99, -1)
+	if _, err := b.adm.CommitOffsets(t.Context(), sinkGroup("snk"), old); err != nil {
+		t.Fatal(err)
+	}
+	b.create("snk", sink())
+	c.await(t, "10 records", func() bool { return len(c.mu.recs) == 10 })
+	if a := c.assigned(); len(a) != 1 || a[0].Offset != 0 {
+		t.Errorf("assigned %+v", a)
 	}
 }
 

@@ -55,8 +55,33 @@ func (t *sinkTask) groupOptions() []kgo.Opt {
 	}
 }
 
+// forgetPastEnd replaces committed offsets past the end, which are of a topic that was deleted and made again, by "where
+// auto.offset.reset puts it", as the first fetch would. The sink must see where it really starts.
+func (t *sinkTask) forgetPastEnd(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	ends, err := t.adm.ListEndOffsets(ctx, slices.Sorted(maps.Keys(offsets))...)
+	if err != nil {
+		return err
+	}
+	for topic, parts := range offsets {
+		for p, o := range parts {
+			end, ok := ends.Lookup(topic, p)
+			if at := o.EpochOffset().Offset; ok && end.Err == nil && at > end.Offset {
+				t.log.Warn("committed offset is past the end", "topic", topic, "partition", p, "committed", at, "end", end.Offset)
+				parts[p] = t.reset
+			}
+		}
+	}
+	return nil
+}
+
 // resolve replaces "where auto.offset.reset puts it" by that offset.
 func (t *sinkTask) resolve(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	if err := t.forgetPastEnd(ctx, offsets); err != nil {
+		return err
+	}
 	var unknown []string
 	for topic, parts := range offsets {
 		for _, o := range parts {
