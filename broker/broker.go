@@ -145,7 +145,12 @@ func (b *Broker) openTier() {
 		return tiering.Open(ctx, env)
 	}}
 	b.wg.Go(func() {
-		b.tier.run(b.ctx, time.Second, func(err error) {
+		b.tier.run(b.ctx, time.Second, func(err error, final bool) {
+			if final {
+				b.env.Log.Error("bucket cannot be used, nothing is tiered until it is mended and the broker restarted",
+					"bucket", b.env.Bucket.Name(), "err", err)
+				return
+			}
 			b.env.Log.Warn("bucket not reached, trying again", "bucket", b.env.Bucket.Name(), "err", err)
 		})
 	})
@@ -234,8 +239,12 @@ func (b *Broker) awaitTier(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if _, err := b.tier.get(); err != nil && permanentTierError(err) {
+	tried, err := b.tier.started()
+	switch {
+	case err != nil && permanentTierError(err):
 		return fmt.Errorf("broker: bucket %s: %w", b.env.Bucket.Name(), err)
+	case !tried:
+		b.env.Log.Warn("bucket does not answer yet, starting without it", "bucket", b.env.Bucket.Name(), "waited", b.cfg.TierStartWait)
 	}
 	return nil
 }

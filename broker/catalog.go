@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -62,7 +63,9 @@ func (c *catalogWriter) run(ctx context.Context) {
 			return
 		}
 		if err := c.write(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("catalog of topics not written to the bucket, trying again", "err", err)
+			if !errors.Is(err, errTierStarting) { // the holder of the bucket reports that
+				c.log.Warn("catalog of topics not written to the bucket, trying again", "err", err)
+			}
 			timer.Reset(catalogRetry)
 		}
 	}

@@ -26,13 +26,16 @@ type tierHolder struct {
 		sync.Mutex
 		store *tiering.Store
 		err   error
+		// started: the broker's start is over, so that a permanent error is no longer the start's to return.
+		started bool
 	}
 	ready chan struct{} // closed after the first attempt
 }
 
 // permanent reports whether trying again cannot help.
 func permanentTierError(err error) bool {
-	for _, e := range []error{tiering.ErrForeignCluster, tiering.ErrUnsupported, objstore.ErrUnsupported, objstore.ErrForbidden} {
+	for _, e := range []error{tiering.ErrForeignCluster, tiering.ErrUnsupported, objstore.ErrUnsupported, objstore.ErrForbidden,
+		objstore.ErrNoBucket} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -40,22 +43,30 @@ func permanentTierError(err error) bool {
 	return false
 }
 
-// run tries until the bucket is open, an error says that it never will be, or ctx ends.
-func (t *tierHolder) run(ctx context.Context, retry time.Duration, report func(error)) {
+// run tries until the bucket is open, an error says that it never will be, or ctx ends. It reports each error that is not
+// left to the start to return; final says that it was the last try.
+func (t *tierHolder) run(ctx context.Context, retry time.Duration, report func(err error, final bool)) {
 	first := true
 	for {
 		s, err := t.open(ctx)
 		t.mu.Lock()
 		t.mu.store, t.mu.err = s, err
+		started := t.mu.started
 		t.mu.Unlock()
 		if first {
 			close(t.ready)
 			first = false
 		}
-		if err == nil || permanentTierError(err) || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil {
 			return
 		}
-		report(err)
+		if permanentTierError(err) {
+			if started {
+				report(err, true)
+			}
+			return
+		}
+		report(err, false)
 		timer := time.NewTimer(retry)
 		select {
 		case <-timer.C:
@@ -65,6 +76,15 @@ func (t *tierHolder) run(ctx context.Context, retry time.Duration, report func(e
 		}
 		retry = min(2*retry, time.Minute)
 	}
+}
+
+// started ends the start's part: it tells whether an attempt has ended, and with which error. Permanent errors that come
+// later are reported by run.
+func (t *tierHolder) started() (tried bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.started = true
+	return t.mu.store != nil || t.mu.err != nil, t.mu.err
 }
 
 // get returns the store, or why there is none yet.

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/varvehq/varve/broker/partition"
 	"github.com/varvehq/varve/internal/objstore"
 	"github.com/varvehq/varve/internal/objstore/mem"
+	"github.com/varvehq/varve/internal/vfs"
 	"github.com/varvehq/varve/tests/harness"
 )
 
@@ -278,5 +280,26 @@ func TestRemoteRetention(t *testing.T) {
 	got := consumeN(t, n.Client(consumerOf("t", 0, kgo.NewOffset().AtStart())), int(8000-start))
 	if got[0].Offset != start {
 		t.Fatalf("the first record has offset %d, the log starts at %d", got[0].Offset, start)
+	}
+}
+
+// absentBucket is one that the store does not have.
+type absentBucket struct{ objstore.Bucket }
+
+func (absentBucket) Get(context.Context, string, int64, int64) (io.ReadCloser, error) {
+	return nil, objstore.ErrNoBucket
+}
+
+func (absentBucket) Put(context.Context, string, io.ReadSeeker, int64, objstore.PutOptions) error {
+	return objstore.ErrNoBucket
+}
+
+func TestMissingBucketEndsTheStart(t *testing.T) {
+	cfg := broker.DefaultConfig()
+	cfg.DataDir, cfg.TierStartWait = "/data", time.Minute
+	cfg.Listeners = []broker.Listener{{Name: "PLAINTEXT", Address: "127.0.0.1:0"}}
+	b, err := broker.Open(t.Context(), cfg, broker.Env{FS: vfs.NewMem(), Bucket: absentBucket{mem.New(time.Now)}, BucketConfigured: true})
+	if !errors.Is(err, objstore.ErrNoBucket) {
+		t.Fatal(b, err)
 	}
 }

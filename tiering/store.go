@@ -144,7 +144,7 @@ func (s *Store) own(ctx context.Context, root *manifest.Root, cat *manifest.Cata
 		}
 		return s.PutCatalog(ctx, topics)
 	case owner != s.env.ClusterID:
-		return fmt.Errorf("%w: it is of %s, this cluster is %s; choose another prefix, or take the bucket over", ErrForeignCluster, owner, s.env.ClusterID)
+		return fmt.Errorf("%w: it is of %s, this cluster is %s; choose another prefix for this one", ErrForeignCluster, owner, s.env.ClusterID)
 	case s.env.Incarnation > 0 && s.env.Incarnation < incarnation:
 		return fmt.Errorf("%w: the bucket is in incarnation %d, this cluster in %d", ErrFenced, incarnation, s.env.Incarnation)
 	}

@@ -40,6 +40,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "varve",
 		Short:         "A Kafka-protocol broker with tiered storage, and a connector hub, in one binary",
+		Version:       version.Text(builtVersion),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -48,5 +49,25 @@ func root() *cobra.Command {
 		topic.Command(), produce.Command(), consume.Command(), group.Command(),
 		connector.Command(), plugin.Command(), archive.Command(), version.Command(builtVersion),
 	)
+	explainUsage(cmd)
 	return cmd
+}
+
+// explainUsage makes wrong arguments and flags show how the command is used: cobra only counts arguments.
+func explainUsage(cmd *cobra.Command) {
+	hint := func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w\nusage: %s (%s --help shows more)", err, cmd.UseLine(), cmd.CommandPath())
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return hint(cmd, err)
+			}
+			return nil
+		}
+	}
+	cmd.SetFlagErrorFunc(hint)
+	for _, sub := range cmd.Commands() {
+		explainUsage(sub)
+	}
 }

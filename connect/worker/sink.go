@@ -50,6 +50,7 @@ type sinkTask struct {
 	parts   map[sdk.TopicPartition]*sinkPartition
 	batch   sinkBatch
 	known   map[string]bool // topics seen
+	gone    goneTopics
 	retry   backoff
 	retryAt <-chan time.Time
 
@@ -195,7 +196,8 @@ func (t *sinkTask) resume(ctx context.Context, ctl *control) error {
 // fetched takes a fetch, hands it to the sink, and lets rebalances go on. Until then the group cannot take a partition of it away.
 func (t *sinkTask) fetched(ctx context.Context, fs kgo.Fetches, paused bool) error {
 	defer t.cl.AllowRebalance()
-	if err := t.fetchErrors(fs); err != nil {
+	gone, err := t.fetchErrors(fs)
+	if err != nil {
 		return err
 	}
 	if err := t.decode(fs); err != nil {
@@ -203,6 +205,10 @@ func (t *sinkTask) fetched(ctx context.Context, fs kgo.Fetches, paused bool) err
 	}
 	t.batch.held = true
 	if paused {
+		return nil
+	}
+	if gone {
+		t.retryAt = time.After(gonePause)
 		return nil
 	}
 	return t.deliver(ctx)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/varvehq/varve/connect/topics"
@@ -122,6 +123,37 @@ func TestSinkSeeks(t *testing.T) {
 	got := strings.Join(c.records(), " ")
 	if want := "in-0@5=5 in-0@6=6 in-0@7=7 in-0@8=8 in-0@9=9 in-0@7=7 in-0@8=8 in-0@9=9"; got != want {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A sink that holds more than the partition has saw another topic of that name.
+func TestSinkSeeksPastTheEnd(t *testing.T) {
+	c := newCollector()
+	c.mu.onAsgn = func(s *collectorTask, parts []sdk.Assignment) { s.env.Seek(parts[0].TopicPartition, 11) }
+	b := newBench(t, fakePlugins{"collector": c}, kfake.SeedTopics(1, "in"))
+	b.produce("in", 10, text)
+	b.create("snk", sink())
+	if st := b.awaitState("snk", 0, topics.Failed); !strings.Contains(st.Trace, "in-0 before offset 11, but the partition ends at 10") {
+		t.Errorf("trace %q", st.Trace)
+	}
+	if offs, _ := b.adm.FetchOffsets(t.Context(), sinkGroup("snk")); len(offs) != 0 {
+		t.Errorf("committed %v", offs)
+	}
+}
+
+func TestSinkForgetsAnOffsetPastTheEnd(t *testing.T) {
+	c := newCollector()
+	b := newBench(t, fakePlugins{"collector": c}, kfake.SeedTopics(1, "in"))
+	b.produce("in", 10, text)
+	var old kadm.Offsets
+	old.AddOffset("in", 0, 99, -1)
+	if _, err := b.adm.CommitOffsets(t.Context(), sinkGroup("snk"), old); err != nil {
+		t.Fatal(err)
+	}
+	b.create("snk", sink())
+	c.await(t, "10 records", func() bool { return len(c.mu.recs) == 10 })
+	if a := c.assigned(); len(a) != 1 || a[0].Offset != 0 {
+		t.Errorf("assigned %+v", a)
 	}
 }
 

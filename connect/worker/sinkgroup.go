@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -53,8 +55,33 @@ func (t *sinkTask) groupOptions() []kgo.Opt {
 	}
 }
 
+// forgetPastEnd replaces committed offsets past the end, which are of a topic that was deleted and made again, by "where
+// auto.offset.reset puts it", as the first fetch would. The sink must see where it really starts.
+func (t *sinkTask) forgetPastEnd(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	ends, err := t.adm.ListEndOffsets(ctx, slices.Sorted(maps.Keys(offsets))...)
+	if err != nil {
+		return err
+	}
+	for topic, parts := range offsets {
+		for p, o := range parts {
+			end, ok := ends.Lookup(topic, p)
+			if at := o.EpochOffset().Offset; ok && end.Err == nil && at > end.Offset {
+				t.log.Warn("committed offset is past the end", "topic", topic, "partition", p, "committed", at, "end", end.Offset)
+				parts[p] = t.reset
+			}
+		}
+	}
+	return nil
+}
+
 // resolve replaces "where auto.offset.reset puts it" by that offset.
 func (t *sinkTask) resolve(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	if err := t.forgetPastEnd(ctx, offsets); err != nil {
+		return err
+	}
 	var unknown []string
 	for topic, parts := range offsets {
 		for _, o := range parts {
@@ -88,6 +115,30 @@ func (t *sinkTask) resolve(ctx context.Context, offsets map[string]map[int32]kgo
 				return fmt.Errorf("offset of %s-%d: %w", topic, p, l.Err)
 			}
 			parts[p] = kgo.NewOffset().At(l.Offset)
+		}
+	}
+	return nil
+}
+
+// checkSeeks refuses a position past the end of a partition. A sink that keeps its own offsets asks for one where the topic was
+// deleted and made again: it would take the new records for those that it has, and drop them.
+func (t *sinkTask) checkSeeks(ctx context.Context, seeks map[sdk.TopicPartition]int64) error {
+	if len(seeks) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for tp := range seeks {
+		names[tp.Topic] = true
+	}
+	ends, err := t.adm.ListEndOffsets(ctx, slices.Sorted(maps.Keys(names))...)
+	if err != nil {
+		return err
+	}
+	for tp, at := range seeks {
+		end, ok := ends.Lookup(tp.Topic, tp.Partition)
+		if ok && end.Err == nil && at > end.Offset {
+			return fmt.Errorf("the sink already holds records of %s-%d before offset %d, but the partition ends at %d: the topic was deleted "+
+				"and made again; move away what the sink has written, or let it write to another place", tp.Topic, tp.Partition, at, end.Offset)
 		}
 	}
 	return nil
@@ -138,7 +189,11 @@ func (t *sinkTask) assign(ctx context.Context, offsets map[string]map[int32]kgo.
 	if err := t.task.Assign(ctx, parts); err != nil {
 		return fmt.Errorf("assign: %w", err)
 	}
-	for tp, at := range t.takeSeeks() {
+	seeks := t.takeSeeks()
+	if err := t.checkSeeks(ctx, seeks); err != nil {
+		return err
+	}
+	for tp, at := range seeks {
 		if ps := offsets[tp.Topic]; ps != nil {
 			if _, ok := ps[tp.Partition]; ok {
 				ps[tp.Partition] = kgo.NewOffset().At(at)
@@ -234,19 +289,27 @@ func (t *sinkTask) commit(ctx context.Context, offsets map[string]map[int32]kgo.
 	return nil
 }
 
-// fetchErrors returns an error that cannot mend itself, and logs the others.
-func (t *sinkTask) fetchErrors(fs kgo.Fetches) error {
-	var fatal error
+// fetchErrors returns an error that cannot mend itself, and logs the others. gone says that the brokers do not know a topic by
+// its ID, and that the next fetch should wait.
+func (t *sinkTask) fetchErrors(fs kgo.Fetches) (gone bool, fatal error) {
 	fs.EachError(func(topic string, p int32, err error) {
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
 		case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.CorruptMessage):
 			fatal = fmt.Errorf("fetch of %s-%d: %w", topic, p, err)
+		case errors.Is(err, kerr.UnknownTopicID):
+			gone = true
+			fresh, deleted := t.gone.note(topic, time.Now())
+			if deleted {
+				fatal = fmt.Errorf("topic %s was deleted, or deleted and made again, while it was read: restart the connector to read what has its name now: %w", topic, err)
+			} else if fresh {
+				t.log.Warn("fetch error", "topic", topic, "partition", p, "err", err)
+			}
 		default:
 			t.log.Warn("fetch error", "topic", topic, "partition", p, "err", err)
 		}
 	})
-	return fatal
+	return gone, fatal
 }
 
 // Seek, Pause, Resume and RequestFlush are the sink's means to steer; any goroutine may call them.

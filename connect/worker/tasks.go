@@ -93,7 +93,7 @@ func (o *opener) openSink(ctx context.Context, p plugin.Plugin, id topics.TaskID
 		id: id, conf: conf, cfg: o.cfg, log: env.Log, adm: o.adm, store: o.store, metrics: m,
 		errors:  &errorHandler{id: id, conf: conf, log: env.Log, metrics: m},
 		fetches: make(chan kgo.Fetches), next: make(chan struct{}, 1), group: make(chan *groupEvent), flushes: make(chan struct{}, 1), done: make(chan struct{}),
-		parts: map[sdk.TopicPartition]*sinkPartition{}, known: map[string]bool{}, retry: backoff{limit: conf.retryMax},
+		parts: map[sdk.TopicPartition]*sinkPartition{}, known: map[string]bool{}, gone: goneTopics{}, retry: backoff{limit: conf.retryMax},
 		batch: sinkBatch{next: map[sdk.TopicPartition]int64{}, arena: make([]byte, 0, arenaSize)},
 	}
 	var err error

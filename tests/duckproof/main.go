@@ -17,7 +17,7 @@ import (
 func main() {
 	files := flag.String("files", "", "glob of the Parquet files")
 	key := flag.String("key", "id", "key column")
-	columns := flag.String("columns", "", "comma-separated SQL expressions that make up a row's text; all are cast to text")
+	columns := flag.String("columns", "", "SQL expressions, separated by semicolons, that make up a row's text; all are cast to text")
 	order := flag.String("order", "_offset", "column that orders the changes of one key")
 	op := flag.String("op", "_op", "column with the operation; d is a delete")
 	flag.Parse()

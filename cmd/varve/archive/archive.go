@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -87,8 +88,17 @@ func explain(err error, url string) error {
 		return fmt.Errorf("the bucket of %s does not exist: make it with the store's own tools, or mend the name: %w", url, err)
 	case errors.Is(err, objstore.ErrForbidden):
 		return fmt.Errorf("the store refuses the credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile: %w", err)
+	case strings.Contains(err.Error(), "get credentials"): // the SDK has no sentinel for it
+		return fmt.Errorf("no credentials for the store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile: %w", err)
+	case isDial(err):
+		return fmt.Errorf("the store does not answer: is it up, and are endpoint and region in the URL right (%s)? %w", url, err)
 	}
 	return err
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // selectPartitions reads arguments of the form TOPIC or TOPIC/PARTITION; none means all topics.

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -50,6 +52,19 @@ func (c *command) Bind(cmd *cobra.Command) {
 	c.out.Bind(cmd)
 }
 
+// pollInterval is how often a wait asks again.
+const pollInterval = 100 * time.Millisecond
+
+// workerError is an answer of the worker other than 2xx.
+type workerError struct {
+	status  int
+	message string
+}
+
+func (e *workerError) Error() string {
+	return fmt.Sprintf("the worker answered %d: %s", e.status, e.message)
+}
+
 // call sends one request; a non-2xx answer becomes an error of the worker's own words.
 func (c *command) call(cmd *cobra.Command, method, path string, body, into any) error {
 	var in io.Reader
@@ -82,7 +97,7 @@ func (c *command) call(cmd *cobra.Command, method, path string, body, into any) 
 		if json.Unmarshal(data, &e) != nil || e.Message == "" {
 			e.Message = string(data)
 		}
-		return fmt.Errorf("the worker answered %d: %s", res.StatusCode, e.Message)
+		return &workerError{res.StatusCode, e.Message}
 	}
 	if into == nil || len(data) == 0 {
 		return nil
@@ -138,6 +153,7 @@ func (c *command) list() *cobra.Command {
 
 func (c *command) create() *cobra.Command {
 	var pairs []string
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use: "create FILE | create NAME -c KEY=VALUE…", Short: "Create a connector, or change the one of that name", Args: cobra.ExactArgs(1),
 		Long: "FILE is JSON, either {\"name\": …, \"config\": {…}} or the flat config with a \"name\" in it; - reads standard input.",
@@ -148,18 +164,107 @@ func (c *command) create() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var info struct {
-				Tasks []json.RawMessage `json:"tasks"`
-			}
-			if err := c.call(cmd, http.MethodPut, "/connectors/"+name(conn)+"/config", cfg, &info); err != nil {
+			if err := c.call(cmd, http.MethodPut, "/connectors/"+name(conn)+"/config", cfg, nil); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "connector %s is set; `varve connector status %s` shows its tasks\n", conn, conn)
+			if unknown := c.unknownKeys(cmd, cfg); len(unknown) > 0 {
+				if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "note: %s defines no config %s: a typing error?\n",
+					cfg["connector.class"], strings.Join(unknown, ", ")); err != nil {
+					return err
+				}
+			}
+			s, err := c.settled(cmd, conn, wait)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "connector %s is set: %s; `varve connector status %s` shows more\n", conn, s.summary(), conn)
 			return err
 		},
 	}
 	cmd.Flags().StringArrayVarP(&pairs, "config", "c", nil, "config KEY=VALUE; may be repeated")
+	cmd.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long to wait for its tasks to run")
 	return cmd
+}
+
+// openKeys are those that a connector's definitions do not list: prefixes of what else the worker reads, and keys of Kafka's
+// own.
+var openKeys = []string{"transforms.", "predicates.", "key.converter.", "value.converter.", "header.converter.", "producer.override.",
+	"consumer.override.", "admin.override.", "topic.creation.", "errors.", "config.", "exactly.once.support", "transaction.boundary",
+	"offsets.storage.topic"}
+
+// unknownKeys are the keys of cfg that neither the connector nor the worker defines. Kafka Connect takes any key, so that a
+// mistyped one goes unseen. Where the worker does not tell its keys, there are none.
+func (c *command) unknownKeys(cmd *cobra.Command, cfg map[string]string) []string {
+	var defined []struct {
+		Name string `json:"name"`
+	}
+	if c.call(cmd, http.MethodGet, "/connector-plugins/"+name(cfg["connector.class"])+"/config", nil, &defined) != nil || len(defined) == 0 {
+		return nil
+	}
+	known := map[string]bool{}
+	for _, d := range defined {
+		known[d.Name] = true
+	}
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(cfg)) {
+		open := slices.ContainsFunc(openKeys, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		if !known[key] && !open {
+			unknown = append(unknown, key)
+		}
+	}
+	return unknown
+}
+
+// settled waits until the connector and its tasks have a state to show, at most for wait, and returns the last one seen.
+// The worker takes a new config before it starts anything, so that a status right after it would be missing or the old one's.
+func (c *command) settled(cmd *cobra.Command, conn string, wait time.Duration) (status, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		var s status
+		err := c.call(cmd, http.MethodGet, "/connectors/"+name(conn)+"/status", nil, &s)
+		var answer *workerError
+		if err != nil && (!errors.As(err, &answer) || answer.status != http.StatusNotFound) {
+			return s, err
+		}
+		if err == nil && s.settled() || !time.Now().Before(deadline) {
+			return s, nil
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-cmd.Context().Done():
+			return s, cmd.Context().Err()
+		}
+	}
+}
+
+// settled reports whether nothing is about to start any more.
+func (s *status) settled() bool {
+	switch s.Connector.State {
+	case "FAILED", "PAUSED", "STOPPED":
+		return true
+	case "RUNNING":
+	default:
+		return false
+	}
+	for _, t := range s.Tasks {
+		if t.State != "RUNNING" && t.State != "FAILED" {
+			return false
+		}
+	}
+	return len(s.Tasks) > 0
+}
+
+// summary is the state in a few words.
+func (s *status) summary() string {
+	states := map[string]int{}
+	for _, t := range s.Tasks {
+		states[t.State]++
+	}
+	text := cmp.Or(s.Connector.State, "not started yet")
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		text += fmt.Sprintf(", %d of %d tasks %s", states[state], len(s.Tasks), state)
+	}
+	return text
 }
 
 // connectorConfig reads a connector's name and flat config from a file, or from the pairs.
@@ -181,6 +286,9 @@ func connectorConfig(stdin io.Reader, arg string, pairs []string) (string, map[s
 		data, err = io.ReadAll(stdin)
 	} else {
 		data, err = os.ReadFile(arg)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil, fmt.Errorf("%w\ngive a file, or a name with its config as -c KEY=VALUE", err)
 	}
 	if err != nil {
 		return "", nil, err

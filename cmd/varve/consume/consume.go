@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/varvehq/varve/cmd/varve/internal/cli"
@@ -28,6 +29,7 @@ type command struct {
 	exit      bool
 	partition int32
 	committed bool
+	wait      time.Duration
 }
 
 // Command returns `varve consume`.
@@ -50,6 +52,7 @@ func Command() *cobra.Command {
 	f.BoolVarP(&c.exit, "exit", "e", false, "stop at the end of what is there now")
 	f.Int32VarP(&c.partition, "partition", "p", -1, "only this partition")
 	f.BoolVar(&c.committed, "read-committed", false, "leave out records of open and aborted transactions")
+	f.DurationVar(&c.wait, "wait", 10*time.Second, "without -e: how long to wait for a topic that is not there yet")
 	return cmd
 }
 
@@ -100,6 +103,45 @@ func (c *command) run(cmd *cobra.Command, topics []string) error {
 	return err
 }
 
+// pollInterval is how often a wait asks again.
+const pollInterval = 200 * time.Millisecond
+
+// topics looks the topics up. One that is missing may be about to come, from a connector that has just been created: so
+// without -e there is a wait, that says so and ends.
+func (c *command) topics(cmd *cobra.Command, adm *kadm.Client, topics []string) (kadm.TopicDetails, error) {
+	deadline, told := time.Now().Add(c.wait), false
+	for {
+		details, err := adm.ListTopicsWithInternal(cmd.Context(), topics...)
+		if err != nil {
+			return nil, cli.KafkaError(err)
+		}
+		missing, failed := "", error(nil)
+		for _, t := range topics {
+			if err := details[t].Err; err != nil {
+				missing, failed = t, err
+				break
+			}
+		}
+		switch {
+		case failed == nil:
+			return details, nil
+		case c.exit || !errors.Is(failed, kerr.UnknownTopicOrPartition) || !time.Now().Before(deadline):
+			return nil, fmt.Errorf("topic %s: %w\n`varve topic list` shows the topics there are", missing, cli.KafkaError(failed))
+		}
+		if !told {
+			told = true
+			if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "topic %s is not there yet, waiting %v for it\n", missing, c.wait); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-cmd.Context().Done():
+			return nil, cmd.Context().Err()
+		}
+	}
+}
+
 // plan looks at the topics first: a missing one is an error, not an endless wait, and -e needs to know where the end is.
 func (c *command) plan(cmd *cobra.Command, topics []string, start kgo.Offset) (map[string]map[int32]int64, []kgo.Opt, error) {
 	adm, done, err := c.client.Admin(cmd)
@@ -107,14 +149,9 @@ func (c *command) plan(cmd *cobra.Command, topics []string, start kgo.Offset) (m
 		return nil, nil, err
 	}
 	defer done()
-	details, err := adm.ListTopicsWithInternal(cmd.Context(), topics...)
+	details, err := c.topics(cmd, adm, topics)
 	if err != nil {
-		return nil, nil, cli.KafkaError(err)
-	}
-	for _, t := range topics {
-		if err := details[t].Err; err != nil {
-			return nil, nil, fmt.Errorf("topic %s: %w\n`varve topic list` shows the topics there are", t, cli.KafkaError(err))
-		}
+		return nil, nil, err
 	}
 	opts := []kgo.Opt{kgo.ConsumeResetOffset(start), kgo.FetchMaxWait(500 * time.Millisecond)}
 	if c.committed {

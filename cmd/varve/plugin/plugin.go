@@ -43,7 +43,7 @@ func list() *cobra.Command {
 			for _, i := range infos {
 				rows = append(rows, []string{i.Class, string(i.Type), i.Version, i.Doc})
 			}
-			return out.Print(cmd.OutOrStdout(), infos, []string{"CLASS", "TYPE", "VERSION", ""}, rows)
+			return out.Print(cmd.OutOrStdout(), infos, []string{"CLASS", "TYPE", "VERSION", "WHAT IT DOES"}, rows)
 		},
 	}
 	out.Bind(cmd)
@@ -69,7 +69,7 @@ func describe() *cobra.Command {
 				}
 				rows = append(rows, []string{d.Name, strings.ToLower(string(d.Type)), def, d.Doc})
 			}
-			return out.Print(cmd.OutOrStdout(), spec, []string{"KEY", "TYPE", "DEFAULT", ""}, rows)
+			return out.Print(cmd.OutOrStdout(), spec, []string{"KEY", "TYPE", "DEFAULT", "WHAT IT DOES"}, rows)
 		},
 	}
 	out.Bind(cmd)

@@ -109,7 +109,11 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if failed != nil {
 		return fmt.Errorf("topic %s: %w", args[0], cli.KafkaError(failed))
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d records acknowledged\n", n)
+	noun := "records"
+	if n == 1 {
+		noun = "record"
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d %s acknowledged\n", n, noun)
 	return err
 }
 

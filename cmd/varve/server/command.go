@@ -24,6 +24,7 @@ var settings = []setting{
 	{"connect-listen", "VARVE_CONNECT_LISTEN", "address of the Connect REST interface", func(c *Config, v string) { c.Connect.Listen = v }},
 	{"connect-bootstrap", "VARVE_CONNECT_BOOTSTRAP", "brokers of the Connect worker, comma-separated; default the broker of this process",
 		func(c *Config, v string) { c.Connect.Bootstrap = strings.Split(v, ",") }},
+	{"plugin-dir", "VARVE_PLUGIN_DIR", "folder with plugin executables besides the built-in connectors", func(c *Config, v string) { c.Connect.PluginDir = v }},
 	{"admin-listen", "VARVE_ADMIN_LISTEN", "address of metrics, health and profiles", func(c *Config, v string) { c.Admin.Listen = v }},
 	{"roles", "VARVE_ROLES", "what this process is: broker,controller,connect", func(c *Config, v string) { c.Roles = strings.Split(v, ",") }},
 }

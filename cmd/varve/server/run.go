@@ -36,6 +36,8 @@ type process struct {
 	stack    lifecycle.Stack
 	failed   chan error
 	kafka    string // address of the own broker
+	// addresses and folders that the process serves, as pairs for the log
+	addresses []any
 }
 
 // run starts everything, waits for the end of ctx or a fatal failure, and stops everything.
@@ -48,7 +50,8 @@ func run(ctx context.Context, cfg Config, version string) error {
 	began := time.Now()
 	err = p.start(ctx)
 	if err == nil {
-		log.Info("varve is ready", "version", version, "roles", strings.Join(cfg.Roles, ","), "took", time.Since(began).Round(time.Millisecond))
+		log.Info("varve is ready", append([]any{"version", version, "roles", strings.Join(cfg.Roles, ","),
+			"took", time.Since(began).Round(time.Millisecond)}, p.addresses...)...)
 		select {
 		case <-ctx.Done():
 			log.Info("stopping")
@@ -67,6 +70,7 @@ func (p *process) start(ctx context.Context) error {
 		return listenError(err, "--admin-listen")
 	}
 	p.stack.Push("admin", admin.Close)
+	p.addresses = append(p.addresses, "metrics", "http://"+admin.Addr()+"/metrics")
 	if p.cfg.has("broker") {
 		if err := p.startBroker(ctx); err != nil {
 			return listenError(err, "--listen")
@@ -85,7 +89,20 @@ func (p *process) start(ctx context.Context) error {
 func listenError(err error, flag string) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "listen" {
-		return fmt.Errorf("%w\nanother program has this address; choose another with %s", err, flag)
+		return fmt.Errorf("%w\nif another program, perhaps another varve server, has this address, stop it or choose another with %s", err, flag)
+	}
+	return err
+}
+
+// storageError adds what to do about a data directory that cannot be used.
+func storageError(err error) error {
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		return fmt.Errorf("%w\nanother varve server runs on this folder: stop it, or choose another with --data-dir", err)
+	case errors.Is(err, objstore.ErrNoBucket):
+		return fmt.Errorf("%w\nmake the bucket with the store's own tools, or mend its name in --bucket", err)
+	case errors.Is(err, objstore.ErrForbidden):
+		return fmt.Errorf("%w\nset AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, to a user that may read and write the bucket", err)
 	}
 	return err
 }
@@ -126,10 +143,11 @@ func (p *process) startBroker(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return err
+		return storageError(err)
 	}
 	p.stack.Push("broker", b.Close)
 	p.kafka = b.Addr().String()
+	p.addresses = append(p.addresses, "kafka", p.kafka, "data", dir, "bucket", bucket.Name())
 	return nil
 }
 
@@ -147,7 +165,7 @@ func (p *process) startConnect(ctx context.Context) error {
 	pc.PassEnv, pc.BuiltinEnv = p.cfg.Connect.PluginEnv, bucketEnv
 	plugins, err := plugin.New(ctx, pc)
 	if err != nil {
-		return err
+		return fmt.Errorf("connect.plugin_dir (--plugin-dir): %w", err)
 	}
 	p.stack.Push("plugins", func(context.Context) error { return plugins.Close() })
 
@@ -165,5 +183,6 @@ func (p *process) startConnect(ctx context.Context) error {
 		return err
 	}
 	p.stack.Push("connect", c.Close)
+	p.addresses = append(p.addresses, "connect", "http://"+c.Addr())
 	return nil
 }
