@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/varvehq/varve/broker/commitlog"
@@ -205,6 +206,9 @@ func (p *Partition) Append(batches []byte, o AppendOptions) (Appended, error) {
 			if perr := p.Err(); perr != nil {
 				return Appended{}, perr
 			}
+			return Appended{}, fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+		if errno := syscall.Errno(0); errors.As(err, &errno) { // a full disk, say: clients try again
 			return Appended{}, fmt.Errorf("%w: %w", ErrStorage, err)
 		}
 		return Appended{}, err

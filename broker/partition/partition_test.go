@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -496,5 +498,27 @@ func TestUnopenedLogIsNoEmptyPartition(t *testing.T) {
 	broken.Store(false)
 	if got, err := p.ListOffset(t.Context(), q); err != nil || got.Offset != 1 {
 		t.Fatalf("list offsets: %v, %v", got, err)
+	}
+}
+
+// TestFullDiskIsAStorageError: an append to a full disk fails as storage does, which clients try again, and works once there
+// is room.
+func TestFullDiskIsAStorageError(t *testing.T) {
+	var full atomic.Bool
+	w := open(t, vfs.NewMem(), vfs.InjectErrors(vfs.NewMem(), func(op vfs.Op, name string) error {
+		if full.Load() && op.Mutates() && strings.HasSuffix(name, ".log") {
+			return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+		}
+		return nil
+	}))
+	w.create("t", 1)
+	p := w.get("t", 0)
+	full.Store(true)
+	if _, err := p.Append(batch("a"), partition.AppendOptions{}); !errors.Is(err, partition.ErrStorage) || !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	full.Store(false)
+	if _, err := p.Append(batch("a"), partition.AppendOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
