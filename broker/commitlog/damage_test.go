@@ -416,3 +416,99 @@ func rehash(b []byte, change func(h *record.Header)) []byte {
 	record.PutHeader(b, &h)
 	return b
 }
+
+// TestHoleIsNamed: reads stop with a named error at a segment that is missing, empty or cut short, and do not go on behind it
+// as if there had been nothing.
+func TestHoleIsNamed(t *testing.T) {
+	for what, harm := range map[string]func(e *env, name string){
+		"missing": func(e *env, name string) { mustDo(e, e.fs.Remove(name)) },
+		"empty":   func(e *env, name string) { mustDo(e, truncateFile(e.fs, name, 0)) },
+		"base offset": func(e *env, name string) {
+			patch(e.t, e.fs, name, 3, flip)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			e := filled(t, 30)
+			segs, err := e.log.Segments()
+			if err != nil || len(segs) < 4 {
+				t.Fatal(segs, err)
+			}
+			end := e.log.EndOffset()
+			e.stop()
+			e.t = t
+			harm(e, fileName(testRoot+"/t-0", segs[1].BaseOffset, suffixLog))
+			e.mustStart()
+			defer e.kill()
+			got, err := readAsClient(e.log, end)
+			var c *CorruptError
+			if !errors.As(err, &c) || c.Offset != segs[1].BaseOffset {
+				t.Fatalf("%d records, then %v", len(got), err)
+			}
+			if int64(len(got)) != segs[1].BaseOffset {
+				t.Fatalf("%d records before the hole at %d", len(got), segs[1].BaseOffset)
+			}
+			if s, err := e.log.Read(segs[2].BaseOffset, 1<<20, end, true); err != nil || s.Length == 0 {
+				t.Fatalf("behind the hole: %d bytes, %v", s.Length, err)
+			} else {
+				s.Release()
+			}
+		})
+	}
+}
+
+// readAsClient reads from the start on as a client does, who takes the next offset from the batches it got.
+func readAsClient(l *Log, end int64) (offsets []int64, err error) {
+	for next := int64(0); next < end; {
+		s, err := l.Read(next, 1<<20, end, true)
+		if err != nil {
+			return offsets, err
+		}
+		b := make([]byte, s.Length)
+		err = s.ReadAll(b)
+		s.Release()
+		if err != nil {
+			return offsets, err
+		}
+		it := record.NewBatchIterator(b)
+		for h, _, ok := it.Next(); ok; h, _, ok = it.Next() {
+			for ; next < h.NextOffset(); next++ {
+				offsets = append(offsets, next)
+			}
+		}
+	}
+	return offsets, nil
+}
+
+func mustDo(e *env, err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// TestCutKeepsSegments: segments that recovery takes out of the log are kept beside it.
+func TestCutKeepsSegments(t *testing.T) {
+	e := filled(t, 30)
+	segs, err := e.log.Segments()
+	if err != nil || len(segs) < 4 {
+		t.Fatal(segs, err)
+	}
+	e.kill()
+	mustDo(e, e.fs.Remove(fileName(testRoot+"/t-0", segs[1].BaseOffset, suffixLog)))
+	e.mustStart()
+	defer e.kill()
+	if end := e.log.EndOffset(); end != segs[1].BaseOffset {
+		t.Fatalf("the log ends at %d, the hole begins at %d", end, segs[1].BaseOffset)
+	}
+	entries, err := e.fs.ReadDir(testRoot + "/t-0")
+	mustDo(e, err)
+	kept := 0
+	for _, f := range entries {
+		if strings.Contains(f.Name(), suffixCut) {
+			kept++
+		}
+	}
+	if kept != len(segs)-2 {
+		t.Fatalf("%d segments kept of %d: %v", kept, len(segs)-2, entries)
+	}
+}

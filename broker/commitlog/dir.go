@@ -222,6 +222,13 @@ func (d *Dir) HighWatermark(tp kafka.TopicPartition) int64 {
 	return d.mu.highWatermark[tp]
 }
 
+// Written reports whether the checkpoints know of records of a partition, which has a folder then unless that was lost.
+func (d *Dir) Written(tp kafka.TopicPartition) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mu.recovery[tp] > d.mu.start[tp]
+}
+
 // Folder is a partition folder on disk.
 type Folder struct {
 	TP kafka.TopicPartition

@@ -40,6 +40,9 @@ type Log struct {
 
 	// deleteMu is held while segments are removed, by retention or truncation. It is taken before mu.
 	deleteMu sync.Mutex
+	// undeleted are segments that retention took out of the log and could not remove yet, oldest first. They go before any
+	// newer one, or a restart would find them with a hole behind. Guarded by deleteMu.
+	undeleted []*segment
 
 	mu struct {
 		sync.Mutex

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
+
+	"github.com/varvehq/varve/internal/record"
 )
 
 // cursorCache remembers where recent reads ended: the next read of a consumer starts there, without a look at the index.
@@ -68,6 +71,9 @@ func (l *Log) Read(offset, maxBytes, upTo int64, minOne bool) (Slice, error) {
 			return Slice{}, fmt.Errorf("%w: %d is below the first segment", ErrOffsetOutOfRange, offset)
 		}
 		if i+1 < len(segs) && offset >= segs[i].next.Load() && offset < segs[i+1].base {
+			if err := segs[i].gap(offset, segs[i+1].base); err != nil {
+				return Slice{}, err
+			}
 			offset = segs[i+1].base // in a gap between segments
 			continue
 		}
@@ -76,6 +82,9 @@ func (l *Log) Read(offset, maxBytes, upTo int64, minOne bool) (Slice, error) {
 		}
 		s, err := segs[i].slice(offset, maxBytes, upTo, minOne)
 		if errors.Is(err, io.EOF) && i+1 < len(segs) {
+			if err := segs[i].gap(offset, segs[i+1].base); err != nil {
+				return Slice{}, err
+			}
 			offset = segs[i+1].base // the segment ends in a gap
 			continue
 		}
@@ -84,6 +93,16 @@ func (l *Log) Read(offset, maxBytes, upTo int64, minOne bool) (Slice, error) {
 		}
 		return s, err
 	}
+}
+
+// gap judges that no batch from offset on stands before the next segment at next. A segment begins where the one before
+// ends, except after a gap that no index can span; otherwise a segment is missing or cut short.
+func (s *segment) gap(offset, next int64) error {
+	if next-s.base > math.MaxInt32 {
+		return nil
+	}
+	return &CorruptError{File: s.name(suffixLog), Position: s.size.Load(), Offset: offset,
+		Reason: fmt.Errorf("%w: no batch from here on, and the next segment begins at %d", record.ErrCorrupt, next)}
 }
 
 // slice reads from a retained segment; the reference passes to a Slice that is not empty.

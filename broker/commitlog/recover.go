@@ -22,7 +22,9 @@ import (
 //   - Something valid follows, and the bytes in between are all there but wrong: this is damage to what may have been
 //     acknowledged. Nothing is cut; the log does not open, and the error names file, position and offset.
 //
-// Bytes below the recovery point are never cut, nor are segments that a clean stop left.
+// Bytes below the recovery point are never cut, nor are segments that a clean stop left. Whole segments that a cut takes out
+// of the log are renamed to *.cut-<time>, not deleted: should the disk have lied about what it had written, they are all that
+// is left.
 
 const sectorSize = 512
 
@@ -247,11 +249,20 @@ func hasLostSector(f io.ReaderAt, from, to, offset int64) (bool, error) {
 	return false, nil
 }
 
-// cut truncates segment i at pos, makes that durable, and removes the segments after it, last first.
+// cut truncates segment i at pos, makes that durable, and takes the segments after it out of the log, last first.
 func (ld *loader) cut(i int, pos int64) error {
 	s := ld.segs[i]
 	for n := len(ld.segs) - 1; n > i; n-- {
-		if err := ld.segs[n].removeFiles(); err != nil {
+		later := ld.segs[n]
+		if size := later.size.Load(); size > 0 {
+			name := later.name(suffixLog)
+			kept := fmt.Sprintf("%s%s%d", name, suffixCut, ld.l.env.Clock().UnixNano())
+			if err := ld.l.env.FS.Rename(name, kept); err != nil {
+				return err
+			}
+			ld.l.env.Log.Error("a segment after the cut is set aside", "file", kept, "offset", later.base, "bytes", size)
+		}
+		if err := later.removeFiles(); err != nil {
 			return err
 		}
 		if err := ld.l.env.FS.SyncDir(ld.l.dir); err != nil {

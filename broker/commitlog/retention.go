@@ -80,15 +80,17 @@ func (l *Log) DeleteSegmentsBefore(offset int64) (n int, err error) {
 	l.deleteMu.Lock()
 	defer l.deleteMu.Unlock()
 	gone, err := l.detach(offset)
+	l.undeleted = append(l.undeleted, gone...)
 	if err != nil {
 		return 0, err
 	}
-	for _, s := range gone { // oldest first, each durable before the next: a crash leaves no hole
-		err := s.markDeleted()
-		if err == nil {
-			err = l.dropSnapshot(s.base)
+	for len(l.undeleted) > 0 { // oldest first, each durable before the next: a crash leaves no hole
+		s := l.undeleted[0]
+		if err := s.markDeleted(); err != nil {
+			return n, err
 		}
-		if err != nil {
+		l.undeleted = l.undeleted[1:]
+		if err := l.dropSnapshot(s.base); err != nil {
 			return n, err
 		}
 		n++
@@ -109,7 +111,7 @@ func (l *Log) detach(offset int64) ([]*segment, error) {
 		n++
 	}
 	if n == 0 {
-		return nil, nil
+		return nil, nil // what is left from before is still removed
 	}
 	if n == len(segs) {
 		if _, err := l.roll(l.end.Load(), l.env.Clock()); err != nil {

@@ -228,7 +228,11 @@ func readMetadata(fsys vfs.FS, dir string) (kafka.UUID, error) {
 	if _, err := fmt.Sscanf(string(b), "version: %d\ntopic_id: %s\n", &version, &text); err != nil || version != 0 {
 		return kafka.UUID{}, &CorruptError{File: dir + "/" + metadataFile, Reason: errors.Join(record.ErrCorrupt, err)}
 	}
-	return kafka.ParseUUID(text)
+	id, err := kafka.ParseUUID(text)
+	if err != nil {
+		return kafka.UUID{}, &CorruptError{File: dir + "/" + metadataFile, Reason: errors.Join(record.ErrCorrupt, err)}
+	}
+	return id, nil
 }
 
 // writeEpochs brings the epoch file up to date. It is made durable with the next checkpoint: until then recovery finds

@@ -20,6 +20,7 @@ const (
 	suffixTxn      = ".txnindex"
 	suffixSnapshot = ".snapshot"
 	suffixDeleted  = ".deleted"
+	suffixCut      = ".cut-" // of a .log that recovery took out of the log; a time follows
 )
 
 // segment is one .log file with its indexes. Readers use it without the log's lock: size and next only grow while it is
@@ -359,6 +360,9 @@ func (s *segment) scanTo(f vfs.File, from, offset int64) (h record.Header, pos i
 		h, pos, err = scan.next()
 		if errors.Is(err, io.EOF) {
 			return h, pos, false, nil
+		}
+		if err == nil && (h.BaseOffset < s.base || s.sealed.Load() && h.NextOffset() > s.next.Load()) {
+			err = fmt.Errorf("%w: offsets %d to %d in a segment from %d to %d", record.ErrCorrupt, h.BaseOffset, h.LastOffset(), s.base, s.next.Load())
 		}
 		if err != nil {
 			return h, pos, false, s.corrupt(pos, offset, err)

@@ -296,7 +296,9 @@ func (m *Manager) Recover(ctx context.Context, im *controller.Image) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(m.cfg.RecoveryThreads)
+	found := make(map[kafka.TopicPartition]bool, len(folders))
 	for _, f := range folders {
+		found[f.TP] = true
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -304,12 +306,25 @@ func (m *Manager) Recover(ctx context.Context, im *controller.Image) error {
 			return m.recoverFolder(f.TP, f.TopicID, im)
 		})
 	}
-	return g.Wait()
+	err = g.Wait()
+	for p := range m.all {
+		if !found[p.name()] && m.env.Dir.Written(p.name()) {
+			p.onDisk.Store(true)
+			_, _ = p.open() // it is logged: the folder is gone, and with it what was acknowledged
+		}
+	}
+	return err
 }
 
 func (m *Manager) recoverFolder(tp kafka.TopicPartition, id kafka.UUID, im *controller.Image) error {
 	p, err := m.GetByID(id, tp.Partition)
+	if id.IsZero() { // partition.metadata is lost or damaged; the folder's name tells whose records these are
+		if p, err = m.Get(tp.Topic, tp.Partition); err == nil {
+			m.env.Log.Warn("folder without a topic id is taken for the topic of its name", "partition", tp, "topic_id", p.TopicID())
+		}
+	}
 	if err == nil && p.Topic() == tp.Topic {
+		p.onDisk.Store(true)
 		_, _ = p.open() // it is logged; the partition answers with it, the others serve
 		return nil
 	}

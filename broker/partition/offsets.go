@@ -41,7 +41,10 @@ func (p *Partition) ListOffset(ctx context.Context, q OffsetQuery) (OffsetAnswer
 	if err := p.CheckEpoch(q.LeaderEpoch); err != nil {
 		return noOffset, err
 	}
-	l := p.log.Load()
+	l, err := p.local()
+	if err != nil {
+		return noOffset, err
+	}
 	if l == nil {
 		return p.emptyOffset(q), nil
 	}
@@ -186,7 +189,10 @@ func (p *Partition) EpochEnd(epoch, currentEpoch int32) (EpochEnd, error) {
 	if err := p.CheckEpoch(currentEpoch); err != nil {
 		return noEpoch, err
 	}
-	l := p.log.Load()
+	l, err := p.local()
+	if err != nil {
+		return noEpoch, err
+	}
 	_, leads := p.Leader()
 	if l == nil {
 		if epoch == leads {
@@ -206,7 +212,10 @@ func (p *Partition) DeleteRecords(offset int64) (int64, error) {
 	if _, err := p.leads(); err != nil {
 		return -1, err
 	}
-	l := p.log.Load()
+	l, err := p.local()
+	if err != nil {
+		return -1, err
+	}
 	hw := p.hw.Load()
 	if offset == Latest {
 		offset = hw

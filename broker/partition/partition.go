@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/varvehq/varve/broker/commitlog"
@@ -29,6 +30,10 @@ type Partition struct {
 	waitMu sync.Mutex
 	waits  waitList
 	reads  remoteReads
+
+	// onDisk says that the data directory has, or had, records of the partition: without an open log it is not empty, but
+	// cannot be read.
+	onDisk atomic.Bool
 
 	openMu sync.Mutex // held while the log is opened or the configuration changes
 	tier   tierState
@@ -216,12 +221,24 @@ func (p *Partition) Append(batches []byte, o AppendOptions) (Appended, error) {
 			}
 			return Appended{}, fmt.Errorf("%w: %w", ErrStorage, err)
 		}
+		if errno := syscall.Errno(0); errors.As(err, &errno) { // a full disk, say: clients try again
+			return Appended{}, fmt.Errorf("%w: %w", ErrStorage, err)
+		}
 		return Appended{}, err
 	}
 	l.Flush(info.LastOffset + 1)
 	p.m.touch(p)
 	return Appended{FirstOffset: info.FirstOffset, LastOffset: info.LastOffset, LogAppendTime: info.LogAppendTime,
 		LogStart: info.LogStartOffset, LeaderEpoch: epoch, Duplicate: info.Duplicate}, nil
+}
+
+// local returns the open log, or nil where the partition never had a record. Where a log that there is could not be
+// opened, it is tried again: a partition that cannot be read must not pass for an empty one.
+func (p *Partition) local() (*commitlog.Log, error) {
+	if l := p.log.Load(); l != nil || !p.onDisk.Load() && p.tier.known == 0 {
+		return l, nil
+	}
+	return p.open()
 }
 
 // open opens the partition's log, or makes one, which has no folder before the first append.
@@ -349,9 +366,9 @@ func (p *Partition) WaitCommitted(ctx context.Context, offset int64) error {
 
 // ForEachBatch calls f with every committed local batch from the log start on. A batch is valid during the call.
 func (p *Partition) ForEachBatch(ctx context.Context, f func(batch []byte) error) error {
-	l := p.log.Load()
-	if l == nil {
-		return p.Err()
+	l, err := p.local()
+	if l == nil || err != nil {
+		return errors.Join(err, p.Err())
 	}
 	const step = 1 << 20
 	var buf []byte
@@ -372,31 +389,32 @@ func (p *Partition) ForEachBatch(ctx context.Context, f func(batch []byte) error
 			buf = make([]byte, s.Length)
 		}
 		_, err = s.File.ReadAt(buf[:s.Length], s.Position)
-		next := s.NextOffset
 		n := s.Length
 		s.Release()
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
 		}
-		if err := eachBatch(buf[:n], f); err != nil {
+		if offset, err = eachBatch(buf[:n], f); err != nil {
 			return err
 		}
-		offset = next
 	}
 	return nil
 }
 
-func eachBatch(b []byte, f func([]byte) error) error {
+// eachBatch calls f with every batch of b and returns the offset after the last one, which a slice's own may be past where the
+// end of a segment is missing.
+func eachBatch(b []byte, f func([]byte) error) (next int64, err error) {
 	it := record.NewBatchIterator(b)
-	for _, batch, ok := it.Next(); ok; _, batch, ok = it.Next() {
+	for h, batch, ok := it.Next(); ok; h, batch, ok = it.Next() {
 		if err := record.VerifyBatch(batch); err != nil {
-			return err
+			return next, err
 		}
 		if err := f(batch); err != nil {
-			return err
+			return next, err
 		}
+		next = h.NextOffset()
 	}
-	return it.Err()
+	return next, it.Err()
 }
 
 // now is the manager's clock.

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -414,4 +417,108 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestLostFilesAreNoEmptyPartition: a partition without its metadata file serves its records, and one whose folder is gone
+// answers with an error instead of passing for empty and giving its offsets again.
+func TestLostFilesAreNoEmptyPartition(t *testing.T) {
+	for what, harm := range map[string]func(fs vfs.FS) error{
+		"no metadata file": func(fs vfs.FS) error { return fs.Remove("data/t-0/partition.metadata") },
+		"metadata file of zeros": func(fs vfs.FS) error {
+			return vfs.WriteFileAtomic(fs, "data/t-0/partition.metadata", make([]byte, 44))
+		},
+		"metadata file with a broken id": func(fs vfs.FS) error {
+			return vfs.WriteFileAtomic(fs, "data/t-0/partition.metadata", []byte("version: 0\ntopic_id: !!\n"))
+		},
+		"no folder": func(fs vfs.FS) error { return fs.RemoveAll("data/t-0") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			meta, disk := vfs.NewMem(), vfs.NewMem()
+			w := open(t, meta, disk)
+			w.create("t", 1)
+			a, err := w.get("t", 0).Append(batch("precious"), partition.AppendOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.get("t", 0).WaitCommitted(t.Context(), a.LastOffset); err != nil {
+				t.Fatal(err)
+			}
+			w.stop()
+			if err := harm(disk); err != nil {
+				t.Fatal(err)
+			}
+			w = open(t, meta, disk)
+			p := w.get("t", 0)
+			if what == "no folder" {
+				if _, err := p.ListOffset(t.Context(), partition.OffsetQuery{Timestamp: partition.Latest, LeaderEpoch: -1}); !errors.Is(err, partition.ErrStorage) {
+					t.Errorf("list offsets: %v", err)
+				}
+				if _, err := p.Read(partition.ReadSpec{LeaderEpoch: -1, LastFetchedEpoch: -1}); !errors.Is(err, partition.ErrStorage) {
+					t.Errorf("read: %v", err)
+				}
+				if _, err := p.Append(batch("again"), partition.AppendOptions{}); !errors.Is(err, partition.ErrStorage) {
+					t.Errorf("append: %v", err)
+				}
+				return
+			}
+			if got := records(t, p); len(got) != 1 || got[0] != "precious" {
+				t.Fatalf("records %q", got)
+			}
+		})
+	}
+}
+
+// TestUnopenedLogIsNoEmptyPartition: where a log cannot be opened for now, its partition answers with the error, and serves
+// once it can.
+func TestUnopenedLogIsNoEmptyPartition(t *testing.T) {
+	meta, disk := vfs.NewMem(), vfs.NewMem()
+	w := open(t, meta, disk)
+	w.create("t", 1)
+	a, err := w.get("t", 0).Append(batch("precious"), partition.AppendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.get("t", 0).WaitCommitted(t.Context(), a.LastOffset); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	var broken atomic.Bool
+	broken.Store(true)
+	w = open(t, meta, vfs.InjectErrors(disk, func(_ vfs.Op, name string) error {
+		if broken.Load() && strings.HasSuffix(name, ".log") {
+			return vfs.ErrInjected
+		}
+		return nil
+	}))
+	p := w.get("t", 0)
+	q := partition.OffsetQuery{Timestamp: partition.Latest, LeaderEpoch: -1}
+	if got, err := p.ListOffset(t.Context(), q); !errors.Is(err, vfs.ErrInjected) {
+		t.Fatalf("list offsets: %v, %v", got, err)
+	}
+	broken.Store(false)
+	if got, err := p.ListOffset(t.Context(), q); err != nil || got.Offset != 1 {
+		t.Fatalf("list offsets: %v, %v", got, err)
+	}
+}
+
+// TestFullDiskIsAStorageError: an append to a full disk fails as storage does, which clients try again, and works once there
+// is room.
+func TestFullDiskIsAStorageError(t *testing.T) {
+	var full atomic.Bool
+	w := open(t, vfs.NewMem(), vfs.InjectErrors(vfs.NewMem(), func(op vfs.Op, name string) error {
+		if full.Load() && op.Mutates() && strings.HasSuffix(name, ".log") {
+			return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+		}
+		return nil
+	}))
+	w.create("t", 1)
+	p := w.get("t", 0)
+	full.Store(true)
+	if _, err := p.Append(batch("a"), partition.AppendOptions{}); !errors.Is(err, partition.ErrStorage) || !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	full.Store(false)
+	if _, err := p.Append(batch("a"), partition.AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -39,9 +39,12 @@ func (p *Partition) Read(s ReadSpec) (ReadResult, error) {
 	if err := p.CheckEpoch(s.LeaderEpoch); err != nil {
 		return res, err
 	}
-	l := p.log.Load()
+	l, err := p.local()
+	if err != nil {
+		return res, err
+	}
 	if l == nil {
-		return p.readEmpty(s, res)
+		return readEmpty(s, res)
 	}
 	res.HighWatermark = p.hw.Load()
 	res.LastStableOffset = min(res.HighWatermark, l.LastStableOffset(res.HighWatermark))
@@ -69,15 +72,7 @@ func (p *Partition) Read(s ReadSpec) (ReadResult, error) {
 	return p.readLocal(l, s, upTo, res)
 }
 
-func (p *Partition) readEmpty(s ReadSpec, res ReadResult) (ReadResult, error) {
-	if p.tier.known > 0 { // records are in the bucket, the local log is gone
-		if _, err := p.open(); err != nil {
-			return res, err
-		}
-		if p.log.Load() != nil {
-			return p.Read(s)
-		}
-	}
+func readEmpty(s ReadSpec, res ReadResult) (ReadResult, error) {
 	if s.Offset != 0 {
 		return res, fmt.Errorf("%w: %d, and the log is empty", ErrOffsetOutOfRange, s.Offset)
 	}
