@@ -166,6 +166,10 @@ func (c *Coordinator) endBumping(t *entry, e End) {
 		valid = valid || t.Epoch == e.Epoch
 	}
 	switch {
+	case t.preparing() && t.goesOnWith(e.ProducerID, e.Epoch):
+		// The answer to the end before, with the new epoch, goes out before its markers are written: this is the next
+		// transaction's end, given up before anything was added to it.
+		t.waiting = append(t.waiting, e)
 	case t.ProducerID != e.ProducerID && !overflow:
 		c.reply(e.To, refused(ErrMapping))
 	case !valid:
