@@ -80,7 +80,7 @@ func TestExactlyOnceAcrossRestarts(t *testing.T) {
 			createTopic(t, src, "out", 1)
 			produceN(t, src, "in", 0, records)
 			s, err := kgo.NewGroupTransactSession(append(opts, kgo.SeedBrokers(n.Bootstrap()), kgo.TransactionalID("mover"), kgo.ConsumerGroup("movers"),
-				kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+				kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 				kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("out"), kgo.FetchMaxPartitionBytes(8<<10))...)
 			if err != nil {
 				t.Fatal(err)

@@ -41,9 +41,9 @@ func (h *Handlers) offsetDelete(ctx context.Context, r *Request) (kmsg.Response,
 	if err != nil {
 		return nil, err
 	}
-	if refused := a.Err; refused != nil {
-		resp.ErrorCode, resp.Topics = groupCode(refused), nil
-		return resp, nil //nolint:nilerr // the answer carries it
+	if a.Err != nil {
+		resp.ErrorCode, resp.Topics = groupCode(a.Err), nil
+		return resp, nil
 	}
 	for i, code := range codes {
 		if a.Errs != nil {

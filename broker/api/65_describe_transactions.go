@@ -18,7 +18,7 @@ func (h *Handlers) describeTransactions(_ context.Context, r *Request) (kmsg.Res
 		s := kmsg.NewDescribeTransactionsResponseTransactionState()
 		s.TransactionalID = id
 		var d txn.Metadata
-		err := error(txn.ErrInvalidID)
+		err := txn.ErrInvalidID
 		if id != "" {
 			d, err = h.Txns.Coordinator().Describe(id)
 		}

@@ -60,7 +60,7 @@ func decode(id string, value []byte) (m Metadata, err error) {
 	}
 	v := kmsg.NewTxnMetadataValue()
 	if err := v.ReadFrom(value); err != nil {
-		return Metadata{}, fmt.Errorf("%w: transactional id %q: %v", ErrCorrupt, id, err)
+		return Metadata{}, fmt.Errorf("%w: transactional id %q: %w", ErrCorrupt, id, err)
 	}
 	if v.State < 0 || State(v.State) > PrepareEpochFence {
 		return Metadata{}, fmt.Errorf("%w: transactional id %q in state %d", ErrCorrupt, id, v.State)
@@ -102,7 +102,7 @@ func (l *Loader) Add(batch []byte) error {
 		}
 		k := kmsg.NewTxnMetadataKey()
 		if err := k.ReadFrom(r.Key); err != nil {
-			return fmt.Errorf("%w: key: %v", ErrCorrupt, err)
+			return fmt.Errorf("%w: key: %w", ErrCorrupt, err)
 		}
 		if r.Value == nil {
 			delete(l.live, k.TransactionalID)

@@ -145,7 +145,7 @@ func (s *server) stop() error {
 		return nil
 	case <-time.After(30 * time.Second):
 		_ = s.cmd.Process.Kill()
-		_ = <-s.exited
+		<-s.exited //nolint:errcheck // killed
 		s.cmd = nil
 		return errors.New("the server did not stop within 30 s and was killed")
 	}

@@ -55,7 +55,7 @@ func fill(ctx context.Context, t *testing.T, p *harness.Process) {
 func move(ctx context.Context, t *testing.T, p *harness.Process, opts []kgo.Opt) {
 	t.Helper()
 	s, err := kgo.NewGroupTransactSession(append(opts, kgo.SeedBrokers(p.Kafka), kgo.TransactionalID("mover"), kgo.ConsumerGroup("movers"),
-		kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("out"))...)
 	if err != nil {
 		t.Fatal(err)
