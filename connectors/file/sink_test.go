@@ -151,17 +151,17 @@ func TestForeignFiles(t *testing.T) {
 	if err := s.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func() error{
-		"changed by somebody else": func() error { return vfs.WriteFileAtomic(fsys, "dir/out", []byte("short")) },
-		"or of version 9":          func() error { return vfs.WriteFileAtomic(fsys, "dir/out.offsets", []byte(`{"version":9}`)) },
-		"is not this connector's":  func() error { return vfs.WriteFileAtomic(fsys, "dir/out.offsets", []byte(`no`)) },
+	for _, c := range []struct{ file, content, want string }{ // in this order: the offsets of the first are still sound
+		{"dir/out", "short", "changed by somebody else"},
+		{"dir/out.offsets", `{"version":9}`, "or of version 9"},
+		{"dir/out.offsets", `no`, "is not this connector's"},
 	} {
-		if err := change(); err != nil {
+		if err := vfs.WriteFileAtomic(fsys, c.file, []byte(c.content)); err != nil {
 			t.Fatal(err)
 		}
 		s, err := openSink(t, fsys, "raw", nil)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.want, err)
 		}
 		_ = s.Close(context.Background())
 	}
