@@ -2,7 +2,7 @@ SHELL := /bin/bash
 export GOTOOLCHAIN := local
 # One set of flags for the binary and the tests, so that each package is compiled once.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath
+export GOFLAGS := -trimpath -buildvcs=false
 TOOLS := $(CURDIR)/.cache/tools/bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.builtVersion=$(VERSION)
