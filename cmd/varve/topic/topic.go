@@ -290,7 +290,8 @@ func (c *command) alter() *cobra.Command {
 					return fmt.Errorf("topic %s: %s", r.Name, r.ErrMessage)
 				}
 			}
-			return nil
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "topic %s is altered\n", args[0])
+			return err
 		},
 	}
 	cmd.Flags().StringArrayVarP(&set, "config", "c", nil, "set KEY=VALUE; may be repeated")
@@ -315,6 +316,10 @@ func (c *command) remove() *cobra.Command {
 			for _, r := range res.Sorted() {
 				if r.Err != nil {
 					errs = append(errs, fmt.Errorf("topic %s: %w", r.Topic, cli.KafkaError(r.Err)))
+					continue
+				}
+				if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "topic %s is deleted\n", r.Topic); err != nil {
+					return err
 				}
 			}
 			return errors.Join(errs...)
