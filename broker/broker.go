@@ -307,7 +307,7 @@ func advertised(l Listener, bound net.Addr) (string, int32, error) {
 }
 
 func (b *Broker) openGroups(context.Context) error {
-	groups, err := group.NewManager(group.Env{OffsetsLog: &offsetsLog{nodeID: b.cfg.NodeID, parts: b.parts, image: b.ctl.Image},
+	groups, err := group.NewManager(group.Env{OffsetsLog: b.stateLog(kafka.ConsumerOffsetsTopic),
 		TopicID: b.topicID, Now: b.env.Clock, Log: b.env.Log}, groupConfig(b.view()))
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
@@ -320,7 +320,7 @@ func (b *Broker) openGroups(context.Context) error {
 func (b *Broker) openTransactions(context.Context) error {
 	b.ids.allocate = b.ctl.AllocateProducerIDs
 	b.markers = &markerWriter{parts: b.parts, groups: b.groups.Load(), now: b.env.Clock}
-	txns, err := txn.NewManager(txn.Env{TxnLog: &txnLog{nodeID: b.cfg.NodeID, parts: b.parts, image: b.ctl.Image}, Markers: b.markers,
+	txns, err := txn.NewManager(txn.Env{TxnLog: b.stateLog(kafka.TransactionStateTopic), Markers: b.markers,
 		ProducerID: b.ids.next, Now: b.env.Clock, Log: b.env.Log}, txnConfig(b.view()))
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
@@ -363,8 +363,8 @@ func (b *Broker) serve(context.Context) error {
 	data := &dataEnv{parts: b.parts, ctl: b.ctl, ids: &b.ids}
 	b.handlers = api.New(api.Env{NodeID: b.cfg.NodeID, ClusterID: im.ClusterID, Data: data, Controller: b.ctl,
 		Admin: b.ctl, LogDir: b.logDir(), Quotas: b.quotas,
-		Groups:   &groupEnv{groups: b.groups.Load(), ctl: b.ctl, data: data},
-		Txns:     &txnEnv{txns: b.txns.Load(), markers: b.markers, ctl: b.ctl, data: data},
+		Groups:   &groupEnv{stateTopic{kafka.ConsumerOffsetsTopic, b.ctl, data}, b.groups.Load()},
+		Txns:     &txnEnv{stateTopic{kafka.TransactionStateTopic, b.ctl, data}, b.txns.Load(), b.markers},
 		Draining: b.draining, MaxSessions: int(view.FetchSessionSlots), MaxFetchBytes: int(view.FetchMaxBytes),
 		RemoteFetchWait: view.RemoteFetchMaxWait, Clock: b.env.Clock, Log: b.env.Log})
 	metrics, err := newServerMetrics(b.env.Metrics, b.handlers.Table())

@@ -62,9 +62,8 @@ func (p *producerIDs) next(ctx context.Context) (int64, error) {
 
 // groupEnv is what the handlers of groups see of the broker.
 type groupEnv struct {
+	stateTopic
 	groups *group.Manager
-	ctl    *controller.Controller
-	data   *dataEnv
 }
 
 func (e *groupEnv) Coordinator() *group.Manager { return e.groups }
@@ -82,18 +81,4 @@ func groupTopic(t *controller.Topic) (api.GroupTopic, bool) {
 		return api.GroupTopic{}, false
 	}
 	return api.GroupTopic{Name: t.Name, ID: t.ID, Partitions: int32(len(t.Partitions))}, true
-}
-
-func (e *groupEnv) EnsureOffsetsTopic(ctx context.Context) error {
-	_, err := e.ctl.EnsureTopic(ctx, kafka.ConsumerOffsetsTopic)
-	return err
-}
-
-func (e *groupEnv) OffsetsLeader(index int32, listener string) (int32, string, int32, bool) {
-	p := e.ctl.Image().Partition(kafka.ConsumerOffsetsTopic, index)
-	if p == nil || p.Leader < 0 {
-		return 0, "", 0, false
-	}
-	host, port, ok := e.data.Endpoint(p.Leader, listener)
-	return p.Leader, host, port, ok
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/internal/kafka"
 )
@@ -31,57 +32,77 @@ func (h *Handlers) offsetCommit(ctx context.Context, r *Request) (kmsg.Response,
 	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
 		c.Retention = time.Duration(min(req.RetentionTimeMillis, maxMillis)) * time.Millisecond
 	}
-	var codes []*int16 // where the code of each item goes
+	var plan commitPlan
 	for _, t := range req.Topics {
 		rt := kmsg.NewOffsetCommitResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		rt.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
-		topic, err := h.commitTopic(req.Version, t.Topic, t.TopicID)
+		plan.topic, plan.err = h.commitTopic(req.Version >= 10, t.Topic, t.TopicID)
 		for i, p := range t.Partitions {
-			rp := &rt.Partitions[i]
-			rp.Partition = p.Partition
-			switch {
-			case err != nil:
-				rp.ErrorCode = groupCode(err)
-			case p.Partition < 0 || p.Partition >= topic.Partitions:
-				rp.ErrorCode = groupCode(errUnknownTopic)
-			default:
-				codes = append(codes, &rp.ErrorCode)
-				c.Items = append(c.Items, group.CommitItem{
-					Topic: topic.Name, TopicID: topic.ID, Partition: p.Partition,
-					Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: deref(p.Metadata),
-				})
-			}
+			rt.Partitions[i].Partition = p.Partition
+			plan.add(&rt.Partitions[i].ErrorCode, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
-	if len(c.Items) == 0 {
+	if c.Items = plan.items; len(c.Items) == 0 {
 		return resp, nil
 	}
 	done, err := h.Groups.Coordinator().OffsetCommit(c).Wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if errors.Is(done.Err, group.ErrRecordTooLarge) {
-		done.Err = errCommitTooLarge
-	}
-	for i, code := range codes {
-		switch {
-		case done.Err != nil:
-			*code = groupCode(done.Err)
-		case done.Errs != nil:
-			*code = groupCode(done.Errs[i])
-		}
-	}
+	plan.answer(commitCode(done.Err), done.Errs)
 	return resp, nil
 }
 
 // maxMillis is the longest time in milliseconds that a time.Duration holds.
 const maxMillis = int64(1<<63-1) / int64(time.Millisecond)
 
-// commitTopic finds the topic of a commit, by id from v10 on.
-func (h *Handlers) commitTopic(version int16, name string, id [16]byte) (GroupTopic, error) {
-	if version >= 10 {
+// commitPlan gathers the partitions of a commit that the coordinator is asked for, and where the code of each goes.
+type commitPlan struct {
+	topic GroupTopic // of the partitions that are added
+	err   error      // why there is no such topic
+
+	items []group.CommitItem
+	codes []*int16
+}
+
+func (p *commitPlan) add(code *int16, partition int32, offset int64, leaderEpoch int32, metadata *string) {
+	switch {
+	case p.err != nil:
+		*code = groupCode(p.err)
+	case partition < 0 || partition >= p.topic.Partitions:
+		*code = groupCode(errUnknownTopic)
+	default:
+		p.codes = append(p.codes, code)
+		p.items = append(p.items, group.CommitItem{Topic: p.topic.Name, TopicID: p.topic.ID, Partition: partition,
+			Offset: offset, LeaderEpoch: leaderEpoch, Metadata: deref(metadata)})
+	}
+}
+
+// answer fills the codes: all, where it is not 0, or what errs, where it is not nil, has for each.
+func (p *commitPlan) answer(all int16, errs []error) {
+	for i, code := range p.codes {
+		switch {
+		case all != 0:
+			*code = all
+		case errs != nil:
+			*code = groupCode(errs[i])
+		}
+	}
+}
+
+// commitCode is groupCode for a whole commit.
+func commitCode(err error) int16 {
+	if errors.Is(err, coordinator.ErrRecordTooLarge) {
+		err = errCommitTooLarge
+	}
+	return groupCode(err)
+}
+
+// commitTopic finds the topic of a commit.
+func (h *Handlers) commitTopic(byID bool, name string, id [16]byte) (GroupTopic, error) {
+	if byID {
 		if t, ok := h.Groups.TopicByID(kafka.UUID(id)); ok {
 			return t, nil
 		}

@@ -48,9 +48,9 @@ func (h *Handlers) coordinatorOf(ctx context.Context, kind int8, key, listener s
 	var err error
 	switch kind {
 	case groupCoordinator:
-		err = h.locateGroup(ctx, key, listener, &c)
+		err = h.locate(ctx, h.Groups, h.Groups.Coordinator(), listener, &c)
 	case transactionCoordinator:
-		err = h.locateTransaction(ctx, key, listener, &c)
+		err = h.locate(ctx, h.Txns, h.Txns.Coordinator(), listener, &c)
 	default:
 		err = errCoordinatorType
 	}
@@ -60,45 +60,39 @@ func (h *Handlers) coordinatorOf(ctx context.Context, kind int8, key, listener s
 	return c
 }
 
-func (h *Handlers) locateTransaction(ctx context.Context, key, listener string, c *kmsg.FindCoordinatorResponseCoordinator) error {
-	m := h.Txns.Coordinator()
-	p, ok := m.PartitionFor(key)
-	if !ok {
-		if err := h.Txns.EnsureTransactionTopic(ctx); err != nil {
-			return err
-		}
-		if p, ok = m.PartitionFor(key); !ok {
-			return errNoOffsetsLeader
-		}
-	}
-	node, host, port, ok := h.Txns.TransactionLeader(p, listener)
-	if !ok {
-		return errNoOffsetsLeader
-	}
-	if node == h.NodeID {
-		m.Touch(key) // the client comes next with its transactional id
-	}
-	c.NodeID, c.Host, c.Port = node, host, port
-	return nil
+// coordinators is what the room of a coordinator tells of where its keys are.
+type coordinators interface {
+	PartitionFor(key string) (partition int32, ok bool)
+	Touch(key string)
 }
 
-func (h *Handlers) locateGroup(ctx context.Context, key, listener string, c *kmsg.FindCoordinatorResponseCoordinator) error {
-	m := h.Groups.Coordinator()
+// partitionOf is the partition of a coordinator's topic that holds a key. It makes the topic where there is none.
+func partitionOf(ctx context.Context, env CoordinatorEnv, m coordinators, key string) (int32, error) {
 	p, ok := m.PartitionFor(key)
 	if !ok {
-		if err := h.Groups.EnsureOffsetsTopic(ctx); err != nil {
-			return err
+		if err := env.EnsureTopic(ctx); err != nil {
+			return 0, err
 		}
 		if p, ok = m.PartitionFor(key); !ok {
-			return errNoOffsetsLeader
+			return 0, errNoCoordinator
 		}
 	}
-	node, host, port, ok := h.Groups.OffsetsLeader(p, listener)
+	return p, nil
+}
+
+func (h *Handlers) locate(ctx context.Context, env CoordinatorEnv, m coordinators, listener string,
+	c *kmsg.FindCoordinatorResponseCoordinator,
+) error {
+	p, err := partitionOf(ctx, env, m, c.Key)
+	if err != nil {
+		return err
+	}
+	node, host, port, ok := env.Leader(p, listener)
 	if !ok {
-		return errNoOffsetsLeader
+		return errNoCoordinator
 	}
 	if node == h.NodeID {
-		m.Touch(key) // the client comes next with its group
+		m.Touch(c.Key) // the client comes next with its key
 	}
 	c.NodeID, c.Host, c.Port = node, host, port
 	return nil

@@ -33,15 +33,6 @@ func (h *Handlers) addOffsetsToTxn(ctx context.Context, r *Request) (kmsg.Respon
 
 // offsetsPartition is where a group's offsets are, in a topic that is made where it has to be.
 func (h *Handlers) offsetsPartition(ctx context.Context, group string) (kafka.TopicPartition, error) {
-	m := h.Groups.Coordinator()
-	p, ok := m.PartitionFor(group)
-	if !ok {
-		if err := h.Groups.EnsureOffsetsTopic(ctx); err != nil {
-			return kafka.TopicPartition{}, err
-		}
-		if p, ok = m.PartitionFor(group); !ok {
-			return kafka.TopicPartition{}, errNoOffsetsLeader
-		}
-	}
-	return kafka.TopicPartition{Topic: kafka.ConsumerOffsetsTopic, Partition: p}, nil
+	p, err := partitionOf(ctx, h.Groups, h.Groups.Coordinator(), group)
+	return kafka.TopicPartition{Topic: kafka.ConsumerOffsetsTopic, Partition: p}, err
 }

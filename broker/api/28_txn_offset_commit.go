@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/broker/txn"
 )
@@ -26,49 +27,24 @@ func (h *Handlers) txnOffsetCommit(ctx context.Context, r *Request) (kmsg.Respon
 	if req.Version >= 3 {
 		c.MemberID, c.InstanceID, c.Generation = req.MemberID, req.InstanceID, req.Generation
 	}
-	var codes []*int16 // where the code of each item goes
+	var plan commitPlan
 	for _, t := range req.Topics {
 		rt := kmsg.NewTxnOffsetCommitResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		rt.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
-		topic, err := h.txnCommitTopic(req.Version, t.Topic, t.TopicID)
+		plan.topic, plan.err = h.commitTopic(req.Version >= 6, t.Topic, t.TopicID)
 		for i, p := range t.Partitions {
-			rp := &rt.Partitions[i]
-			rp.Partition = p.Partition
-			switch {
-			case err != nil:
-				rp.ErrorCode = groupCode(err)
-			case p.Partition < 0 || p.Partition >= topic.Partitions:
-				rp.ErrorCode = groupCode(errUnknownTopic)
-			default:
-				codes = append(codes, &rp.ErrorCode)
-				c.Items = append(c.Items, group.CommitItem{Topic: topic.Name, TopicID: topic.ID, Partition: p.Partition,
-					Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: deref(p.Metadata)})
-			}
+			rt.Partitions[i].Partition = p.Partition
+			plan.add(&rt.Partitions[i].ErrorCode, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
-	if len(c.Items) == 0 {
+	if c.Items = plan.items; len(c.Items) == 0 {
 		return resp, nil
 	}
 	done, code := h.commitInTxn(ctx, req, c)
-	for i := range codes {
-		switch {
-		case code != 0:
-			*codes[i] = code
-		case done.Errs != nil:
-			*codes[i] = groupCode(done.Errs[i])
-		}
-	}
+	plan.answer(code, done.Errs)
 	return resp, nil
-}
-
-// txnCommitTopic finds the topic of a commit, by id from v6 on.
-func (h *Handlers) txnCommitTopic(version int16, name string, id [16]byte) (GroupTopic, error) {
-	if version >= 6 {
-		return h.commitTopic(10, name, id)
-	}
-	return h.commitTopic(0, name, id)
 }
 
 // commitInTxn commits under the eyes of the transaction coordinator, and tells the code that holds for all.
@@ -90,17 +66,14 @@ func (h *Handlers) commitInTxn(ctx context.Context, req *kmsg.TxnOffsetCommitReq
 	if err == nil {
 		err = done.Err
 	}
-	if errors.Is(err, group.ErrRecordTooLarge) {
-		err = errCommitTooLarge
-	}
-	return done, groupCode(err)
+	return done, commitCode(err)
 }
 
 // txnCommitCode is the code of a commit that the transaction coordinator did not let through. NOT_COORDINATOR would send the
 // client to look for the group's.
 func txnCommitCode(err error, version int16) int16 {
 	switch {
-	case errors.Is(err, txn.ErrNotCoordinator), errors.Is(err, txn.ErrUnavailable), errors.Is(err, txn.ErrLoading):
+	case errors.Is(err, coordinator.ErrNotCoordinator), errors.Is(err, coordinator.ErrUnavailable), errors.Is(err, coordinator.ErrLoading):
 		return kerr.CoordinatorLoadInProgress.Code
 	case errors.Is(err, txn.ErrFenced):
 		return kerr.InvalidProducerEpoch.Code

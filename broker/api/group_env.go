@@ -8,21 +8,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
+// CoordinatorEnv is the topic of a coordinator.
+type CoordinatorEnv interface {
+	// EnsureTopic makes the topic where it does not exist yet.
+	EnsureTopic(ctx context.Context) error
+	// Leader is the broker that leads a partition of it, with its address for clients of a listener.
+	Leader(partition int32, listener string) (node int32, host string, port int32, ok bool)
+}
+
 // GroupEnv is what the handlers of consumer groups need.
 type GroupEnv interface {
+	CoordinatorEnv
 	// Coordinator is the group coordinator of this node.
 	Coordinator() *group.Manager
 	// TopicByName and TopicByID tell a topic's name, id and number of partitions.
 	TopicByName(name string) (GroupTopic, bool)
 	TopicByID(id kafka.UUID) (GroupTopic, bool)
-	// EnsureOffsetsTopic makes __consumer_offsets where it does not exist yet.
-	EnsureOffsetsTopic(ctx context.Context) error
-	// OffsetsLeader is the broker that leads a partition of __consumer_offsets, with its address for clients of a listener.
-	OffsetsLeader(partition int32, listener string) (node int32, host string, port int32, ok bool)
 }
 
 // GroupTopic is a topic as far as offsets concern it.
@@ -34,7 +40,7 @@ type GroupTopic struct {
 
 // Errors of group requests that the coordinator has not seen.
 var (
-	errNoOffsetsLeader = errors.New("the coordinator's partition has no leader yet")
+	errNoCoordinator   = errors.New("the coordinator's partition has no leader yet")
 	errCoordinatorType = errors.New("unknown type of coordinator")
 	errProtocolMissing = errors.New("the request names no protocol type and name")
 	errUnknownTopic    = errors.New("unknown topic or partition")
@@ -42,9 +48,17 @@ var (
 	errCommitTooLarge  = errors.New("the commit is too large for the offsets topic")
 )
 
+// coordinatorErrors maps the errors that all coordinators share.
+var coordinatorErrors = []errorCode{
+	{coordinator.ErrRecordTooLarge, kerr.UnknownServerError},
+	{coordinator.ErrProducerFenced, kerr.InvalidProducerEpoch},
+	{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
+	{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
+	{coordinator.ErrUnavailable, kerr.CoordinatorNotAvailable},
+}
+
 // groupErrors maps the errors of the group coordinator.
 var groupErrors = []errorCode{
-	{group.ErrRecordTooLarge, kerr.UnknownServerError},
 	{group.ErrInvalidGroupID, kerr.InvalidGroupID},
 	{group.ErrUnknownMember, kerr.UnknownMemberID},
 	{group.ErrIllegalGeneration, kerr.IllegalGeneration},
@@ -55,14 +69,10 @@ var groupErrors = []errorCode{
 	{group.ErrFenced, kerr.FencedInstanceID},
 	{group.ErrInvalidSessionTimeout, kerr.InvalidSessionTimeout},
 	{group.ErrMetadataTooLarge, kerr.OffsetMetadataTooLarge},
-	{group.ErrProducerFenced, kerr.InvalidProducerEpoch},
 	{group.ErrGroupNotFound, kerr.GroupIDNotFound},
 	{group.ErrNotEmpty, kerr.NonEmptyGroup},
 	{group.ErrSubscribed, kerr.GroupSubscribedToTopic},
-	{group.ErrNotCoordinator, kerr.NotCoordinator},
-	{group.ErrLoading, kerr.CoordinatorLoadInProgress},
-	{group.ErrUnavailable, kerr.CoordinatorNotAvailable},
-	{errNoOffsetsLeader, kerr.CoordinatorNotAvailable},
+	{errNoCoordinator, kerr.CoordinatorNotAvailable},
 	{errCoordinatorType, kerr.InvalidRequest},
 	{errProtocolMissing, kerr.InconsistentGroupProtocol},
 	{errUnknownTopic, kerr.UnknownTopicOrPartition},
@@ -72,14 +82,7 @@ var groupErrors = []errorCode{
 
 // groupCode is codeOf with the coordinator's errors first: those that wrap one of the offsets topic's log mean the
 // coordinator, not the log.
-func groupCode(err error) int16 {
-	for i := range groupErrors {
-		if errors.Is(err, groupErrors[i].is) {
-			return groupErrors[i].code.Code
-		}
-	}
-	return codeOf(err)
-}
+func groupCode(err error) int16 { return codeOf(err, coordinatorErrors, groupErrors) }
 
 // Frames that name all members or all partitions of a large group.
 const groupFrameLimit = 8 << 20
@@ -114,7 +117,7 @@ func deref(s *string) string {
 
 // groupLater makes the answer of a member that waits for others.
 type groupLater[T any] struct {
-	pending *group.Pending[T]
+	pending *coordinator.Pending[T]
 	answer  func(T) kmsg.Response
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/coordinator/coordinatortest"
 	"github.com/varvehq/varve/broker/group"
-	"github.com/varvehq/varve/broker/group/grouptest"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
@@ -21,7 +21,7 @@ import (
 type groupWorld struct {
 	t      *testing.T
 	h      *Handlers
-	log    *grouptest.MemLog
+	log    *coordinatortest.MemLog
 	m      *group.Manager
 	topics map[string]GroupTopic
 	leads  bool
@@ -43,13 +43,13 @@ func (w *groupWorld) TopicByID(id kafka.UUID) (GroupTopic, bool) {
 	return GroupTopic{}, false
 }
 
-func (w *groupWorld) EnsureOffsetsTopic(context.Context) error {
+func (w *groupWorld) EnsureTopic(context.Context) error {
 	w.log.SetPartitions(3)
 	w.m.Refresh()
 	return nil
 }
 
-func (w *groupWorld) OffsetsLeader(_ int32, listener string) (int32, string, int32, bool) {
+func (w *groupWorld) Leader(_ int32, listener string) (int32, string, int32, bool) {
 	return 1, listener + ".example", 9092, w.leads
 }
 
@@ -57,7 +57,7 @@ func (w *groupWorld) OffsetsLeader(_ int32, listener string) (int32, string, int
 func inGroupWorld(t *testing.T, f func(w *groupWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &groupWorld{t: t, log: grouptest.NewMemLog(0), leads: true, topics: map[string]GroupTopic{}}
+		w := &groupWorld{t: t, log: coordinatortest.NewMemLog(0), leads: true, topics: map[string]GroupTopic{}}
 		for i, name := range []string{"t", "u"} {
 			w.topics[name] = GroupTopic{Name: name, ID: kafka.UUID{byte(i + 1)}, Partitions: 2}
 		}
@@ -79,7 +79,7 @@ func inGroupWorld(t *testing.T, f func(w *groupWorld)) {
 
 // ready makes the offsets topic and loads it.
 func (w *groupWorld) ready() {
-	_ = w.EnsureOffsetsTopic(context.Background())
+	_ = w.EnsureTopic(context.Background())
 	synctest.Wait()
 }
 

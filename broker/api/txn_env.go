@@ -6,19 +6,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/broker/txn"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
 // TxnEnv is what the handlers of transactions need.
 type TxnEnv interface {
+	CoordinatorEnv
 	// Coordinator is the transaction coordinator of this node.
 	Coordinator() *txn.Manager
-	// EnsureTransactionTopic makes __transaction_state where it does not exist yet.
-	EnsureTransactionTopic(ctx context.Context) error
-	// TransactionLeader is the broker that leads a partition of __transaction_state, with its address for clients of a
-	// listener.
-	TransactionLeader(partition int32, listener string) (node int32, host string, port int32, ok bool)
 	// WriteMarker writes the end of a producer's transaction to one partition and returns when it is durable.
 	WriteMarker(ctx context.Context, tp kafka.TopicPartition, m txn.Markers) error
 }
@@ -38,21 +35,11 @@ var txnErrors = []errorCode{
 	{txn.ErrInvalidState, kerr.InvalidTxnState},
 	{txn.ErrNotInTransaction, kerr.TransactionAbortable},
 	{txn.ErrNotFound, kerr.TransactionalIDNotFound},
-	{txn.ErrNotCoordinator, kerr.NotCoordinator},
-	{txn.ErrLoading, kerr.CoordinatorLoadInProgress},
-	{txn.ErrUnavailable, kerr.CoordinatorNotAvailable},
 	{errNotAttempted, kerr.OperationNotAttempted},
 }
 
 // txnCode is codeOf with the coordinator's errors first.
-func txnCode(err error) int16 {
-	for i := range txnErrors {
-		if errors.Is(err, txnErrors[i].is) {
-			return txnErrors[i].code.Code
-		}
-	}
-	return codeOf(err)
-}
+func txnCode(err error) int16 { return codeOf(err, txnErrors, coordinatorErrors) }
 
 // fencedCode is txnCode for a version that may not know PRODUCER_FENCED yet.
 func fencedCode(err error, known bool) int16 {
@@ -71,7 +58,7 @@ func produceTxnCode(err error, version int16) error {
 		return kerr.InvalidProducerEpoch
 	case errors.Is(err, txn.ErrNotInTransaction) && version < 11:
 		return kerr.InvalidTxnState
-	case errors.Is(err, txn.ErrNotCoordinator), errors.Is(err, txn.ErrLoading), errors.Is(err, txn.ErrUnavailable),
+	case errors.Is(err, coordinator.ErrNotCoordinator), errors.Is(err, coordinator.ErrLoading), errors.Is(err, coordinator.ErrUnavailable),
 		errors.Is(err, txn.ErrConcurrent) && version < 12:
 		return kerr.NotEnoughReplicas // tells every client to try again
 	}

@@ -3,6 +3,8 @@ package group
 import (
 	"context"
 	"errors"
+
+	"github.com/varvehq/varve/broker/coordinator"
 )
 
 // Offsets fetches committed offsets of a group: one answer per item, with ok=false where there is none. With stable set it
@@ -45,33 +47,20 @@ func (m *Manager) AllOffsets(ctx context.Context, group string, stable bool) ([]
 
 func (m *Manager) read(ctx context.Context, group string, stable bool, f func(*Coordinator)) error {
 	if stable {
-		p := ask(m, group, func(to any) Event { return Barrier{to, group} }, func(err error) outcome { return outcome{err} })
-		if o, err := p.Wait(ctx); err != nil {
+		done, err := ask(m, group, func(to any) Event { return Barrier{to, group} }, asIs).Wait(ctx)
+		if err := errors.Join(err, done); err != nil {
 			return err
-		} else if o.err != nil {
-			return o.err
 		}
 	}
-	sh, err := m.shardFor(group)
-	if err != nil {
-		return err
-	}
-	return sh.read(f)
+	return m.Read(group, f)
 }
 
 // List returns the groups that this node coordinates and for which keep is true. While a led partition is being loaded, it
 // is ErrLoading.
 func (m *Manager) List(keep func(Listed) bool) ([]Listed, error) {
 	var out []Listed
-	for p := range m.env.OffsetsLog.Partitions() {
-		sh := m.shard(p)
-		if sh == nil {
-			return nil, ErrUnavailable
-		}
-		err := sh.read(func(c *Coordinator) { out = append(out, c.List(keep)...) })
-		if err != nil && !errors.Is(err, ErrNotCoordinator) {
-			return nil, err
-		}
+	if err := m.Each(func(c *Coordinator) { out = append(out, c.List(keep)...) }); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -79,12 +68,8 @@ func (m *Manager) List(keep func(Listed) bool) ([]Listed, error) {
 // Describe tells a group. One that does not exist is ErrGroupNotFound.
 func (m *Manager) Describe(group string) (Description, error) {
 	d := Description{Group: group, State: Dead}
-	sh, err := m.shardFor(group)
-	if err != nil {
-		return d, err
-	}
 	var found error
-	if err := sh.read(func(c *Coordinator) { d, found = c.Describe(group) }); err != nil {
+	if err := m.Read(group, func(c *Coordinator) { d, found = c.Describe(group) }); err != nil {
 		return d, err
 	}
 	return d, found
@@ -92,34 +77,31 @@ func (m *Manager) Describe(group string) (Description, error) {
 
 // Delete removes empty groups with their offsets, and returns one error or nil for each.
 func (m *Manager) Delete(ctx context.Context, groups []string) []error {
-	pending := make([]*Pending[outcome], len(groups))
+	pending := make([]*Pending[error], len(groups))
 	for i, g := range groups {
-		pending[i] = ask(m, g, func(to any) Event { return Delete{to, g} }, func(err error) outcome { return outcome{err} })
+		pending[i] = ask(m, g, func(to any) Event { return Delete{to, g} }, asIs)
 	}
 	errs := make([]error, len(groups))
 	for i, p := range pending {
-		o, err := p.Wait(ctx)
-		if err == nil {
-			err = o.err
-		}
-		errs[i] = err
+		done, err := p.Wait(ctx)
+		errs[i] = errors.Join(err, done)
 	}
 	return errs
 }
 
 // TopicsDeleted drops the offsets of topics in all groups of this node, and returns when that is durable.
 func (m *Manager) TopicsDeleted(ctx context.Context, topics []DeletedTopic) error {
-	var pending []*Pending[outcome]
-	for _, sh := range m.shards() {
-		p := &Pending[outcome]{done: make(chan struct{})}
-		if sh.step(TopicsDeleted{To: p, Topics: topics}) == nil {
+	var pending []*Pending[error]
+	for _, sh := range m.Shards() {
+		p := coordinator.NewPending[error]()
+		if sh.Step(TopicsDeleted{To: p, Topics: topics}) == nil {
 			pending = append(pending, p)
 		}
 	}
 	var errs []error
 	for _, p := range pending {
-		o, err := p.Wait(ctx)
-		errs = append(errs, err, o.err)
+		done, err := p.Wait(ctx)
+		errs = append(errs, err, done)
 	}
 	return errors.Join(errs...)
 }
@@ -127,14 +109,7 @@ func (m *Manager) TopicsDeleted(ctx context.Context, topics []DeletedTopic) erro
 // ForgetTopics is TopicsDeleted for those who do not wait: what is not durable when the process ends is dropped when the
 // partition is loaded again.
 func (m *Manager) ForgetTopics(topics []DeletedTopic) {
-	for _, sh := range m.shards() {
-		_ = sh.step(TopicsDeleted{Topics: topics}) // a partition that is not loaded drops them when it is
-	}
-}
-
-// Touch begins to load the partition of a group where that is still to be done.
-func (m *Manager) Touch(group string) {
-	if sh, err := m.shardFor(group); err == nil {
-		sh.refresh()
+	for _, sh := range m.Shards() {
+		_ = sh.Step(TopicsDeleted{Topics: topics}) // a partition that is not loaded drops them when it is
 	}
 }

@@ -2,34 +2,18 @@ package group
 
 import (
 	"time"
+
+	"github.com/varvehq/varve/broker/coordinator"
 )
 
-// Record is a record of __consumer_offsets. A nil Value is a tombstone.
-type Record struct {
-	Key, Value []byte
-}
-
-// Write asks for records to be appended, all writes of a coordinator in their order. Written reports what became of it.
-// A write without records is a mark between the others.
-type Write struct {
-	ID      uint64
-	Records []Record
-	// Producer, where it is not nil, is whose transaction the records belong to; they go in a batch of their own.
-	Producer *Producer
-}
-
-// Producer is a transactional producer.
-type Producer struct {
-	ID    int64
-	Epoch int16
-}
-
-// Reply answers the request whose event carried To. Body is a JoinResponse, SyncResponse, LeaveResponse, CommitResponse or,
-// for the other events, an error or nil.
-type Reply struct {
-	To   any
-	Body any
-}
+// What the machine shares with the runtime. The Body of a Reply is a JoinResponse, SyncResponse, LeaveResponse, CommitResponse
+// or, for the other events, an error or nil.
+type (
+	Record   = coordinator.Record
+	Producer = coordinator.Producer
+	Write    = coordinator.Write
+	Reply    = coordinator.Reply
+)
 
 // Note tells an operator what became of a group: that it rebalances and why, and what came of it.
 type Note struct {
@@ -43,9 +27,8 @@ type Note struct {
 
 // Effects is what a step asks for.
 type Effects struct {
-	Replies []Reply
-	Writes  []Write
-	Notes   []Note
+	coordinator.Effects
+	Notes []Note
 }
 
 // Event is what can happen to a Coordinator. To, where an event has it, is an opaque token that the Reply carries.

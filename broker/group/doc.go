@@ -9,14 +9,13 @@
 //   - Every join and sync that was accepted is answered once.
 //   - A restart changes nothing for members whose generation was stable: they are loaded with their sessions and go on.
 //
-// It never touches sockets, files or Kafka error codes: those are chosen in broker/api, and the log is reached by
-// OffsetsLog.
+// It never touches sockets, files or Kafka error codes: those are chosen in broker/api.
 //
 // Two layers. Coordinator is a pure state machine for one partition of __consumer_offsets: Step takes an event and the time
 // and returns Effects: replies to requests and records to write; Next tells when it wants the next Tick. Where records
 // have to be durable first, the machine goes on when the event Written comes back. Manager runs one Coordinator per led
-// partition: it loads them from the log, gathers the writes of all their groups into batches while the one before is being
-// made durable, and keeps one timer for all of them. There is no goroutine per group or member.
+// partition with broker/coordinator, which loads it from the log and gathers its writes into batches. There is no goroutine per
+// group or member.
 //
 // A group goes through Kafka's states:
 //

@@ -24,9 +24,6 @@ var (
 	ErrInvalidSessionTimeout = errors.New("the session timeout is outside the broker's bounds")
 	// ErrMetadataTooLarge marks commit metadata over offset.metadata.max.bytes.
 	ErrMetadataTooLarge = errors.New("the commit's metadata is too large")
-	// ErrProducerFenced marks an offset of a transaction whose producer has been fenced meanwhile. It goes with ErrNotWritten
-	// where the log reports it.
-	ErrProducerFenced = errors.New("the producer of the transaction is fenced")
 	// ErrGroupNotFound marks a group that does not exist.
 	ErrGroupNotFound = errors.New("the group does not exist")
 	// ErrNotEmpty marks a group that has members.
@@ -35,22 +32,5 @@ var (
 	ErrSubscribed = errors.New("the group is subscribed to the topic")
 )
 
-// What keeps the coordinator from serving; the client asks again or elsewhere.
-var (
-	// ErrNotCoordinator tells that another node coordinates the group.
-	ErrNotCoordinator = errors.New("another node coordinates the group")
-	// ErrLoading tells that the group's partition is being read from the log.
-	ErrLoading = errors.New("the coordinator is loading")
-	// ErrUnavailable tells that the coordinator cannot serve now.
-	ErrUnavailable = errors.New("the coordinator is not available")
-)
-
-// What OffsetsLog and the record decoder report.
-var (
-	// ErrNotWritten marks an append that certainly left nothing in the log.
-	ErrNotWritten = errors.New("nothing was written")
-	// ErrRecordTooLarge marks a batch that the log refuses for its size. It goes with ErrNotWritten.
-	ErrRecordTooLarge = errors.New("the record is too large for the offsets topic")
-	// ErrCorrupt marks a record of __consumer_offsets that does not decode.
-	ErrCorrupt = errors.New("corrupt record in the offsets topic")
-)
+// ErrCorrupt marks a record of __consumer_offsets that does not decode.
+var ErrCorrupt = errors.New("corrupt record in the offsets topic")

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/record"
 )
@@ -60,7 +61,7 @@ func FuzzDecodeRecord(f *testing.F) {
 
 // FuzzLoader checks that no batch makes the loader panic.
 func FuzzLoader(f *testing.F) {
-	f.Add(buildBatch([]Record{{groupKey("g"), nil}, {offsetKey("g", "t", 0), offsetValue(Offset{ExpireTime: -1})}}, 1, 1, nil))
+	f.Add(coordinator.BatchOf([]Record{{Key: groupKey("g"), Value: nil}, {Key: offsetKey("g", "t", 0), Value: offsetValue(Offset{ExpireTime: -1})}}, 1, 1, nil))
 	marker := record.NewBuilder(record.BuilderOptions{Control: true, Transactional: true, Producer: &record.Producer{ID: 5}})
 	marker.Append(1, []byte{0, 0, 0, 1}, []byte{0, 0, 0, 0, 0, 0}, nil)
 	f.Add(marker.Batch(3))

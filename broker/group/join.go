@@ -1,6 +1,10 @@
 package group
 
-import "time"
+import (
+	"time"
+
+	"github.com/varvehq/varve/broker/coordinator"
+)
 
 func (c *Coordinator) onJoin(e Join) {
 	refuse := func(err error) { c.reply(e.To, JoinResponse{Err: err, MemberID: e.MemberID}) }
@@ -22,7 +26,7 @@ func (c *Coordinator) onJoin(e Join) {
 	g := c.open(e.Group)
 	switch {
 	case g.state == Dead:
-		refuse(ErrUnavailable)
+		refuse(coordinator.ErrUnavailable)
 	case !g.accepts(e.MemberID):
 		c.reply(e.To, JoinResponse{Err: ErrGroupFull})
 		g.expel(e.MemberID)

@@ -42,7 +42,7 @@ func (l *Loader) Add(batch []byte) error {
 		case keyKind(r.Key) == otherRecord:
 			l.Skipped++
 		case h.Transactional():
-			l.open[h.ProducerID] = append(l.open[h.ProducerID], Record{slices.Clone(r.Key), slices.Clone(r.Value)})
+			l.open[h.ProducerID] = append(l.open[h.ProducerID], Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)})
 		default:
 			l.set(r.Key, r.Value)
 		}

@@ -1,22 +1,21 @@
 package group
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
 // Env is what a Manager needs of its broker.
 type Env struct {
-	OffsetsLog OffsetsLog
+	OffsetsLog coordinator.Log
 	// TopicID tells the id of the topic that has a name now, or false where there is none. When a partition is loaded, the
 	// offsets of topics that were deleted meanwhile are dropped by it. nil means that all are kept.
 	TopicID  func(name string) (kafka.UUID, bool)
@@ -28,25 +27,18 @@ type Env struct {
 // Manager runs the coordinators of all partitions of __consumer_offsets that this node leads. Its methods may be called
 // concurrently.
 type Manager struct {
+	*runtime
 	env Env
 	cfg atomic.Pointer[Config]
-
-	ctx     context.Context // ends when Close gives up waiting
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup // loads and appends
-	loads   chan struct{}  // bounds the loads that run at once
-	timers  *alarm
-	stopped chan struct{}
-
-	mu struct { // taken before a shard's mutex, never after
-		sync.Mutex
-		shards []*shard
-		closed bool
-	}
 }
 
-// concurrentLoads is how many partitions are read at once.
-const concurrentLoads = 4
+type (
+	runtime = coordinator.Runtime[*Coordinator, Event, Effects]
+	shard   = coordinator.Shard[*Coordinator, Event, Effects]
+)
+
+// Pending is an answer that is still to come.
+type Pending[T any] = coordinator.Pending[T]
 
 // NewManager starts a manager. It serves nothing before Refresh has found partitions to lead.
 func NewManager(env Env, cfg Config) (*Manager, error) {
@@ -62,12 +54,55 @@ func NewManager(env Env, cfg Config) (*Manager, error) {
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Manager{env: env, loads: make(chan struct{}, concurrentLoads), stopped: make(chan struct{})}
+	m := &Manager{env: env}
 	m.cfg.Store(&cfg)
-	m.ctx, m.cancel = context.WithCancel(context.Background())
-	m.timers = newAlarm()
-	go m.runTimers()
+	m.runtime = coordinator.NewRuntime(coordinator.Env{Topic: env.OffsetsLog, Now: env.Now, Log: env.Log},
+		coordinator.Spec[*Coordinator, Event, Effects]{
+			Name:          "groups",
+			NoTopic:       coordinator.ErrUnavailable,
+			MaxBatchBytes: func() int { return m.cfg.Load().MaxBatchBytes },
+			Loader:        m.loader,
+			Loaded:        m.loaded,
+			Tick:          Tick{},
+			Written:       func(id uint64, err error) Event { return Written{ID: id, Err: err} },
+			Act:           m.act,
+		})
 	return m, nil
+}
+
+func (m *Manager) loader() (func([]byte) error, func(time.Time) (*Coordinator, Effects, error)) {
+	l := NewLoader()
+	return l.Add, func(now time.Time) (*Coordinator, Effects, error) {
+		return l.Coordinator(m.cfg.Load(), now, m.env.MemberID)
+	}
+}
+
+// loaded drops the offsets of topics that went while nobody looked.
+func (m *Manager) loaded(now time.Time, c *Coordinator) Effects {
+	gone := c.goneTopics(m.env.TopicID)
+	if len(gone) == 0 {
+		return Effects{}
+	}
+	return c.Step(now, TopicsDeleted{Topics: gone})
+}
+
+// act logs the notes of a step.
+func (m *Manager) act(_ *shard, eff Effects) {
+	for i := range eff.Notes {
+		m.log(&eff.Notes[i])
+	}
+}
+
+func (m *Manager) log(n *Note) {
+	attrs := make([]any, 0, 5)
+	attrs = append(attrs, slog.String("group", n.Group), slog.Int("generation", int(n.Generation)), slog.Int("members", n.Members))
+	if n.Member != "" {
+		attrs = append(attrs, slog.String("member", n.Member))
+	}
+	if n.Reason != "" {
+		attrs = append(attrs, slog.String("reason", n.Reason))
+	}
+	m.env.Log.Info(n.What, attrs...)
 }
 
 // randomMemberID makes ids as Kafka does.
@@ -87,189 +122,22 @@ func (m *Manager) SetConfig(cfg Config) error {
 		return err
 	}
 	m.cfg.Store(&cfg)
-	for _, sh := range m.shards() {
-		sh.mu.Lock()
-		if sh.co != nil {
-			sh.co.SetConfig(&cfg)
-		}
-		sh.mu.Unlock()
-	}
+	m.Update(func(c *Coordinator) { c.SetConfig(&cfg) })
 	return nil
 }
 
-// PartitionFor is the partition that holds a group, or ok=false while there is no __consumer_offsets.
-func (m *Manager) PartitionFor(group string) (partition int32, ok bool) {
-	n := m.env.OffsetsLog.Partitions()
-	if n <= 0 {
-		return 0, false
-	}
-	return PartitionFor(group, n), true
-}
-
-// Refresh looks which partitions this node leads now: it begins to load those it has come to lead and gives up those it
-// leads no more. It is to be called after every change of the topic's leadership.
-func (m *Manager) Refresh() {
-	n := m.env.OffsetsLog.Partitions()
-	for p := range n {
-		if sh := m.shard(p); sh != nil {
-			sh.refresh()
-		}
-	}
-	for _, sh := range m.shards() {
-		if sh.partition >= n {
-			sh.refresh()
-		}
-	}
-}
-
-// shard returns the shard of a partition, or nil when the manager is closed.
-func (m *Manager) shard(p int32) *shard {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.closed {
-		return nil
-	}
-	for int(p) >= len(m.mu.shards) {
-		m.mu.shards = append(m.mu.shards, &shard{m: m, partition: int32(len(m.mu.shards))})
-	}
-	return m.mu.shards[p]
-}
-
-func (m *Manager) shards() []*shard {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return append([]*shard(nil), m.mu.shards...)
-}
-
-// shardFor returns the shard of a group's partition.
-func (m *Manager) shardFor(group string) (*shard, error) {
-	p, ok := m.PartitionFor(group)
-	if !ok {
-		return nil, ErrUnavailable
-	}
-	sh := m.shard(p)
-	if sh == nil {
-		return nil, ErrUnavailable
-	}
-	return sh, nil
-}
-
-// Close refuses new requests, waits for the appends under way until ctx ends, and answers everything that still waits
-// with ErrUnavailable.
-func (m *Manager) Close(ctx context.Context) error {
-	m.mu.Lock()
-	if m.mu.closed {
-		m.mu.Unlock()
-		<-m.stopped
-		return nil
-	}
-	m.mu.closed = true
-	shards := m.mu.shards
-	m.mu.Unlock()
-
-	for _, sh := range shards {
-		sh.close()
-	}
-	idle := make(chan struct{})
-	go func() { m.wg.Wait(); close(idle) }()
-	var err error
-	select {
-	case <-idle:
-	case <-ctx.Done():
-		err = fmt.Errorf("group: close: appends to the offsets topic are unfinished: %w", ctx.Err())
-	}
-	m.cancel()
-	<-idle
-	for _, sh := range shards {
-		sh.unload(ErrUnavailable)
-	}
-	m.timers.stop()
-	close(m.stopped)
-	return err
-}
-
-// runTimers lets the coordinators' timers fire.
-func (m *Manager) runTimers() {
-	m.timers.run(func() {
-		now := m.env.Now()
-		for _, sh := range m.shards() {
-			if at := sh.next.Load(); at != 0 && at <= now.UnixNano() {
-				sh.tick()
-			}
-		}
-		// What the ticks left is the next alarm.
-		for _, sh := range m.shards() {
-			if at := sh.next.Load(); at != 0 {
-				m.timers.set(time.Unix(0, at).Sub(m.env.Now()), at)
-			}
-		}
-	})
-}
-
-// Pending is an answer that is still to come.
-type Pending[T any] struct {
-	done chan struct{}
-	resp T
-	gone func()
-}
-
-// Wait returns the answer, or ctx's error when that ends first; then the request is abandoned.
-func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
-	select {
-	case <-p.done:
-		return p.resp, nil
-	case <-ctx.Done():
-		p.Abandon()
-		var zero T
-		return zero, context.Cause(ctx)
-	}
-}
-
-// Done is closed when the answer is there.
-func (p *Pending[T]) Done() <-chan struct{} { return p.done }
-
-// Abandon tells that nobody waits for the answer any more, because the connection is gone.
-func (p *Pending[T]) Abandon() {
-	if p.gone != nil {
-		p.gone()
-	}
-}
-
-func (p *Pending[T]) answer(body any) {
-	p.resp, _ = body.(T)
-	close(p.done)
-}
-
-// answerer is what a request's token is.
-type answerer interface{ answer(body any) }
-
-// ask sends an event to the coordinator of a group. event gets the token; refused makes the answer where there is no
-// coordinator.
+// ask sends an event to the coordinator of a group.
 func ask[T any](m *Manager, group string, event func(to any) Event, refused func(error) T) *Pending[T] {
-	p := &Pending[T]{done: make(chan struct{})}
-	sh, err := m.shardFor(group)
-	if err == nil {
-		err = sh.step(event(p))
-	}
-	if err != nil {
-		p.resp = refused(err)
-		close(p.done)
-		return p
-	}
-	p.gone = func() {
-		select {
-		case <-p.done:
-		default:
-			_ = sh.step(Disconnected{Group: group, To: p}) // a coordinator that is gone has answered
-		}
-	}
-	return p
+	return coordinator.Ask(m.runtime, group, event, refused, func(to any) Event { return Disconnected{Group: group, To: to} })
 }
+
+// asIs is the answer of a request that is answered with an error or nil.
+func asIs(err error) error { return err }
 
 // Join asks for membership.
 func (m *Manager) Join(r JoinRequest) *Pending[JoinResponse] {
 	if r.Group == "" {
-		return refusedNow(JoinResponse{Err: ErrInvalidGroupID, MemberID: r.MemberID})
+		return coordinator.Answered(JoinResponse{Err: ErrInvalidGroupID, MemberID: r.MemberID})
 	}
 	return ask(m, r.Group, func(to any) Event { return Join{to, r} },
 		func(err error) JoinResponse { return JoinResponse{Err: err, MemberID: r.MemberID} })
@@ -278,7 +146,7 @@ func (m *Manager) Join(r JoinRequest) *Pending[JoinResponse] {
 // Sync asks for the assignment.
 func (m *Manager) Sync(r SyncRequest) *Pending[SyncResponse] {
 	if r.Group == "" {
-		return refusedNow(SyncResponse{Err: ErrInvalidGroupID})
+		return coordinator.Answered(SyncResponse{Err: ErrInvalidGroupID})
 	}
 	return ask(m, r.Group, func(to any) Event { return Sync{to, r} }, func(err error) SyncResponse { return SyncResponse{Err: err} })
 }
@@ -288,17 +156,17 @@ func (m *Manager) Heartbeat(r HeartbeatRequest) error {
 	if r.Group == "" {
 		return ErrInvalidGroupID
 	}
-	p := ask(m, r.Group, func(to any) Event { return Heartbeat{to, r} }, func(err error) outcome { return outcome{err} })
-	if errors.Is(p.resp.err, ErrLoading) {
+	err, _ := ask(m, r.Group, func(to any) Event { return Heartbeat{to, r} }, asIs).Now()
+	if errors.Is(err, coordinator.ErrLoading) {
 		return nil
 	}
-	return p.resp.err
+	return err
 }
 
 // Leave removes members.
 func (m *Manager) Leave(r LeaveRequest) *Pending[LeaveResponse] {
 	if r.Group == "" {
-		return refusedNow(LeaveResponse{Err: ErrInvalidGroupID})
+		return coordinator.Answered(LeaveResponse{Err: ErrInvalidGroupID})
 	}
 	return ask(m, r.Group, func(to any) Event { return Leave{to, r} }, func(err error) LeaveResponse { return LeaveResponse{Err: err} })
 }
@@ -311,13 +179,4 @@ func (m *Manager) OffsetCommit(r CommitRequest) *Pending[CommitResponse] {
 // OffsetDelete drops offsets.
 func (m *Manager) OffsetDelete(r OffsetDeleteRequest) *Pending[CommitResponse] {
 	return ask(m, r.Group, func(to any) Event { return OffsetDelete{to, r} }, func(err error) CommitResponse { return CommitResponse{Err: err} })
-}
-
-// outcome is an answer that is only an error or none.
-type outcome struct{ err error }
-
-func refusedNow[T any](resp T) *Pending[T] {
-	p := &Pending[T]{done: make(chan struct{}), resp: resp}
-	close(p.done)
-	return p
 }

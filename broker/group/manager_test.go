@@ -13,24 +13,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/varvehq/varve/broker/coordinator"
+	"github.com/varvehq/varve/broker/coordinator/coordinatortest"
 	"github.com/varvehq/varve/broker/group"
-	"github.com/varvehq/varve/broker/group/grouptest"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestMemLog(t *testing.T) {
-	grouptest.RunLogSuite(t, func(t *testing.T) grouptest.LogUnderTest {
-		l := grouptest.NewMemLog(2)
-		return grouptest.LogUnderTest{
-			Log:    l,
-			Resign: func(*testing.T) { l.SetLeader(0, 7, true) },
-			Reopen: func(*testing.T) group.OffsetsLog { return l.Clone() },
-		}
-	})
-}
 
 // config is Kafka's, with room for quick tests.
 func config() group.Config {
@@ -40,7 +30,7 @@ func config() group.Config {
 }
 
 // start runs a manager over a log until the test ends.
-func start(t *testing.T, l group.OffsetsLog, cfg group.Config) *group.Manager {
+func start(t *testing.T, l coordinator.Log, cfg group.Config) *group.Manager {
 	t.Helper()
 	m, err := group.NewManager(group.Env{OffsetsLog: l}, cfg)
 	if err != nil {
@@ -107,36 +97,19 @@ func committed(t *testing.T, m *group.Manager, g string) int64 {
 	return o[0].Offset
 }
 
-func TestPartitionForIsKafkas(t *testing.T) {
-	for _, c := range []struct {
-		group string
-		hash  int32 // of Java's String.hashCode, without its sign
-	}{
-		{"", 0}, {"a", 97}, {"hello", 99162322}, {"Hello World", 862545276}, // -862545276
-		{"polygenelubricants", 0}, // Integer.MIN_VALUE, of which Kafka makes 0
-		{"😀", 1772899},
-	} {
-		for _, n := range []int32{1, 50, 1<<31 - 1} {
-			if got := group.PartitionFor(c.group, n); got != c.hash%n {
-				t.Errorf("PartitionFor(%q, %d) = %d, want %d", c.group, n, got, c.hash%n)
-			}
-		}
-	}
-}
-
 func TestRequestsWaitForTheTopicAndTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(0)
+		l := coordinatortest.NewMemLog(0)
 		m, err := group.NewManager(group.Env{OffsetsLog: l}, config())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer stop(t, m)
-		if r := wait(t, commit(m, "g", "", -1, 1)); !errors.Is(r.Err, group.ErrUnavailable) {
+		if r := wait(t, commit(m, "g", "", -1, 1)); !errors.Is(r.Err, coordinator.ErrUnavailable) {
 			t.Fatalf("commit without a topic: %v", r.Err)
 		}
 		l.SetPartitions(3)
-		if r := wait(t, commit(m, "g", "", -1, 1)); !errors.Is(r.Err, group.ErrLoading) {
+		if r := wait(t, commit(m, "g", "", -1, 1)); !errors.Is(r.Err, coordinator.ErrLoading) {
 			t.Fatalf("commit before the load: %v", r.Err)
 		}
 		if err := m.Heartbeat(group.HeartbeatRequest{Group: "g", MemberID: "x"}); err != nil && !errors.Is(err, group.ErrUnknownMember) {
@@ -148,7 +121,7 @@ func TestRequestsWaitForTheTopicAndTheLoad(t *testing.T) {
 		}
 		p, _ := m.PartitionFor("g")
 		l.SetLeader(p, 1, false)
-		if r := wait(t, commit(m, "g", "", -1, 2)); !errors.Is(r.Err, group.ErrNotCoordinator) {
+		if r := wait(t, commit(m, "g", "", -1, 2)); !errors.Is(r.Err, coordinator.ErrNotCoordinator) {
 			t.Fatalf("commit to a partition of another node: %v", r.Err)
 		}
 		l.SetLeader(p, 2, true)
@@ -162,7 +135,7 @@ func TestRequestsWaitForTheTopicAndTheLoad(t *testing.T) {
 
 func TestRestartKeepsStableGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(5)
+		l := coordinatortest.NewMemLog(5)
 		m := start(t, l, config())
 		type member struct {
 			id  string
@@ -205,7 +178,7 @@ func TestRestartKeepsStableGroups(t *testing.T) {
 // TestAppendsAreGathered holds the first append back while a hundred groups commit: theirs go in one batch.
 func TestAppendsAreGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(1)
+		l := coordinatortest.NewMemLog(1)
 		gate := make(chan struct{})
 		var appends atomic.Int32
 		l.BeforeAppend = func(int32, []byte) error {
@@ -247,7 +220,7 @@ func TestAppendsAreGathered(t *testing.T) {
 // TestLargeWritesAreSplit deletes a group with more offsets than one batch holds.
 func TestLargeWritesAreSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(1)
+		l := coordinatortest.NewMemLog(1)
 		cfg := config()
 		cfg.MaxBatchBytes, l.MaxBatch = 4096, 4096
 		m := start(t, l, cfg)
@@ -270,7 +243,7 @@ func TestLargeWritesAreSplit(t *testing.T) {
 		big := group.CommitRequest{Group: "g", Generation: -1, Retention: -1,
 			Items: []group.CommitItem{{Topic: "t", Metadata: string(make([]byte, 4000)), Offset: 1}}}
 		big.Items[0].Topic = string(make([]byte, 200))
-		if r := wait(t, m.OffsetCommit(big)); !errors.Is(r.Err, group.ErrRecordTooLarge) {
+		if r := wait(t, m.OffsetCommit(big)); !errors.Is(r.Err, coordinator.ErrRecordTooLarge) {
 			t.Fatalf("a record over the topic's limit: %v", r.Err)
 		}
 	})
@@ -284,7 +257,7 @@ func TestNthAppendFails(t *testing.T) {
 		err    error
 		stored bool // the batch is in the log all the same
 	}{
-		{"refused", fmt.Errorf("%w: no space", group.ErrNotWritten), false},
+		{"refused", fmt.Errorf("%w: no space", coordinator.ErrNotWritten), false},
 		{"unknown and lost", errors.New("fsync failed"), false},
 		{"unknown and stored", errors.New("fsync failed"), true},
 	} {
@@ -297,7 +270,7 @@ func TestNthAppendFails(t *testing.T) {
 }
 
 func nthAppendFails(t *testing.T, n int32, failure error, stored bool) {
-	l := grouptest.NewMemLog(1)
+	l := coordinatortest.NewMemLog(1)
 	var count atomic.Int32
 	fail := func(int32, []byte) error {
 		if count.Add(1) == n {
@@ -320,7 +293,7 @@ func nthAppendFails(t *testing.T, n int32, failure error, stored bool) {
 			j := wait(t, m.Join(joinRequest("g", member)))
 			member = j.MemberID
 			if j.Err != nil {
-				if !errors.Is(j.Err, group.ErrUnavailable) && !errors.Is(j.Err, group.ErrUnknownMember) && !errors.Is(j.Err, group.ErrLoading) {
+				if !errors.Is(j.Err, coordinator.ErrUnavailable) && !errors.Is(j.Err, group.ErrUnknownMember) && !errors.Is(j.Err, coordinator.ErrLoading) {
 					t.Fatalf("join: %v", j.Err)
 				}
 				member = ""
@@ -340,7 +313,7 @@ func nthAppendFails(t *testing.T, n int32, failure error, stored bool) {
 		c := wait(t, commit(m, "g", member, gen, i))
 		if c.Err == nil {
 			acked = i
-		} else if !errors.Is(c.Err, group.ErrUnavailable) {
+		} else if !errors.Is(c.Err, coordinator.ErrUnavailable) {
 			t.Fatalf("commit: %v", c.Err)
 		}
 		time.Sleep(2 * time.Second)
@@ -366,7 +339,7 @@ func nthAppendFails(t *testing.T, n int32, failure error, stored bool) {
 
 func TestTopicsDeletedReachAllPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := start(t, grouptest.NewMemLog(4), config())
+		m := start(t, coordinatortest.NewMemLog(4), config())
 		defer stop(t, m)
 		id := kafka.NewUUID()
 		for i := range 12 {
@@ -391,7 +364,7 @@ func TestTopicsDeletedReachAllPartitions(t *testing.T) {
 // TestTopicsDeletedWhileAway deletes a topic while its offsets are not loaded, and makes another of the same name.
 func TestTopicsDeletedWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(1)
+		l := coordinatortest.NewMemLog(1)
 		m := start(t, l, config())
 		old, kept, current := kafka.NewUUID(), kafka.NewUUID(), kafka.NewUUID()
 		r := wait(t, m.OffsetCommit(group.CommitRequest{Group: "g", Generation: -1, Retention: -1, Items: []group.CommitItem{
@@ -439,7 +412,7 @@ func TestThousandMembers(t *testing.T) {
 		const n = 1000
 		cfg := group.DefaultConfig()
 		cfg.MaxBatchBytes = 4 << 20
-		m := start(t, grouptest.NewMemLog(1), cfg)
+		m := start(t, coordinatortest.NewMemLog(1), cfg)
 		defer stop(t, m)
 		joins := make([]*group.Pending[group.JoinResponse], n)
 		for i := range joins {
@@ -491,7 +464,7 @@ func TestThousandMembers(t *testing.T) {
 
 func TestCloseAnswersWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(1)
+		l := coordinatortest.NewMemLog(1)
 		m := start(t, l, group.DefaultConfig())
 		join := m.Join(joinRequest("g", ""))
 		abandoned := m.Join(joinRequest("h", ""))
@@ -504,10 +477,10 @@ func TestCloseAnswersWhoWaits(t *testing.T) {
 			t.Fatalf("the first join of a lost connection leaves a group: %v %v", list, err)
 		}
 		stop(t, m)
-		if r := wait(t, join); !errors.Is(r.Err, group.ErrUnavailable) {
+		if r := wait(t, join); !errors.Is(r.Err, coordinator.ErrUnavailable) {
 			t.Fatal(r.Err)
 		}
-		if r := wait(t, m.Join(joinRequest("g", ""))); !errors.Is(r.Err, group.ErrUnavailable) {
+		if r := wait(t, m.Join(joinRequest("g", ""))); !errors.Is(r.Err, coordinator.ErrUnavailable) {
 			t.Fatal(r.Err)
 		}
 		stop(t, m)
@@ -517,7 +490,7 @@ func TestCloseAnswersWhoWaits(t *testing.T) {
 // TestCloseIsBounded closes while an append does not return.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &stuckLog{MemLog: grouptest.NewMemLog(1)}
+		l := &stuckLog{MemLog: coordinatortest.NewMemLog(1)}
 		m := start(t, l, config())
 		p := commit(m, "g", "", -1, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -525,13 +498,13 @@ func TestCloseIsBounded(t *testing.T) {
 		if err := m.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Close: %v", err)
 		}
-		if r := wait(t, p); !errors.Is(r.Err, group.ErrUnavailable) {
+		if r := wait(t, p); !errors.Is(r.Err, coordinator.ErrUnavailable) {
 			t.Fatal(r.Err)
 		}
 	})
 }
 
-type stuckLog struct{ *grouptest.MemLog }
+type stuckLog struct{ *coordinatortest.MemLog }
 
 func (l *stuckLog) Append(ctx context.Context, _, _ int32, _ []byte) error {
 	<-ctx.Done()
@@ -540,7 +513,7 @@ func (l *stuckLog) Append(ctx context.Context, _, _ int32, _ []byte) error {
 
 func TestCorruptPartitionIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := grouptest.NewMemLog(1)
+		l := coordinatortest.NewMemLog(1)
 		b := record.NewBuilder(record.BuilderOptions{})
 		b.Append(0, []byte{0, 1, 0, 9, 'x'}, []byte("value"), nil)
 		if err := l.Append(context.Background(), 0, 0, b.Batch(0)); err != nil {
@@ -550,7 +523,7 @@ func TestCorruptPartitionIsNotServed(t *testing.T) {
 		defer stop(t, m)
 		for range 3 {
 			r := wait(t, commit(m, "g", "", -1, 1))
-			if !errors.Is(r.Err, group.ErrUnavailable) && !errors.Is(r.Err, group.ErrLoading) {
+			if !errors.Is(r.Err, coordinator.ErrUnavailable) && !errors.Is(r.Err, coordinator.ErrLoading) {
 				t.Fatalf("commit: %v", r.Err)
 			}
 			time.Sleep(time.Second)

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
@@ -71,7 +72,7 @@ func (c *Coordinator) committer(r CommitRequest) (*group, error) {
 	}
 	switch {
 	case g.state == Dead:
-		return nil, ErrUnavailable
+		return nil, coordinator.ErrUnavailable
 	case r.Generation < 0 && g.state == Empty:
 		return g, nil // a consumer without group management, or an administrator
 	case r.Generation < 0 && r.MemberID == "" && r.InstanceID == nil:

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
@@ -240,7 +241,7 @@ func (w *world) wait(t *rapid.T) {
 func (w *world) written(t *rapid.T) {
 	var err error
 	if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
-		err = errors.Join(ErrUnavailable, ErrNotWritten)
+		err = errors.Join(coordinator.ErrUnavailable, coordinator.ErrNotWritten)
 	}
 	for n := rapid.IntRange(1, 3).Draw(t, "writes"); n > 0 && len(w.held) > 0; n-- {
 		w.finishWrite(err)
@@ -259,7 +260,7 @@ func (w *world) finishWrite(err error) {
 func (w *world) loaded() *Coordinator {
 	l := NewLoader()
 	if len(w.log) > 0 {
-		if err := l.Add(buildBatch(w.log, w.now.UnixMilli(), 0, nil)); err != nil {
+		if err := l.Add(coordinator.BatchOf(w.log, w.now.UnixMilli(), 0, nil)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -289,7 +290,7 @@ func (w *world) restart(t *rapid.T) {
 
 func (w *world) unload() {
 	before := maps.Clone(w.co.groups)
-	w.effects(w.co.Unload(w.now, ErrUnavailable), before)
+	w.effects(w.co.Unload(w.now, coordinator.ErrUnavailable), before)
 	for _, k := range w.tokens {
 		if k.answered == 0 && !k.abandoned {
 			w.t.Fatalf("%v is never answered", k)

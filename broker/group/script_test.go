@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/record"
 )
@@ -82,7 +83,7 @@ func (s *script) flush(err error) {
 		w := s.held[0]
 		s.held = s.held[1:]
 		if err == nil && len(w.Records) > 0 {
-			s.log = append(s.log, buildBatch(w.Records, s.now.UnixMilli(), 0, w.Producer))
+			s.log = append(s.log, coordinator.BatchOf(w.Records, s.now.UnixMilli(), 0, w.Producer))
 		}
 		s.effects(s.co.Step(s.now, Written{ID: w.ID, Err: err}))
 	}
@@ -192,7 +193,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		s.wait(s.now.Add(d))
 	case "reload":
-		s.effects(s.co.Unload(s.now, ErrUnavailable))
+		s.effects(s.co.Unload(s.now, coordinator.ErrUnavailable))
 		s.held = nil
 		l := NewLoader()
 		for _, b := range s.log {
@@ -424,9 +425,9 @@ func (a args) error(key string) error {
 	case "":
 		return nil
 	case "too-large":
-		return ErrRecordTooLarge
+		return coordinator.ErrRecordTooLarge
 	}
-	return errors.Join(ErrUnavailable)
+	return errors.Join(coordinator.ErrUnavailable)
 }
 
 // protocols reads protocols=(range:t1+t2,sticky:t1); the default is range over topic t.

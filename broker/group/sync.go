@@ -1,5 +1,7 @@
 package group
 
+import "github.com/varvehq/varve/broker/coordinator"
+
 func (c *Coordinator) onSync(e Sync) {
 	g := c.groups[e.Group]
 	err := c.closed
@@ -10,7 +12,7 @@ func (c *Coordinator) onSync(e Sync) {
 	case g == nil || g.state == Empty:
 		err = ErrUnknownMember
 	case g.state == Dead:
-		err = ErrUnavailable
+		err = coordinator.ErrUnavailable
 	default:
 		err = g.onSync(e)
 	}
@@ -96,7 +98,7 @@ func (c *Coordinator) heartbeat(r HeartbeatRequest) error {
 	case g == nil:
 		return ErrUnknownMember
 	case g.state == Dead:
-		return ErrUnavailable
+		return coordinator.ErrUnavailable
 	}
 	m, err := g.check(r.MemberID, r.InstanceID)
 	switch {
@@ -122,7 +124,7 @@ func (c *Coordinator) onLeave(e Leave) {
 		c.reply(e.To, LeaveResponse{Err: ErrInvalidGroupID})
 		return
 	case g != nil && g.state == Dead:
-		c.reply(e.To, LeaveResponse{Err: ErrUnavailable})
+		c.reply(e.To, LeaveResponse{Err: coordinator.ErrUnavailable})
 		return
 	}
 	r := LeaveResponse{Errs: make([]error, len(e.Members))}

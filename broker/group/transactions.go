@@ -2,6 +2,8 @@ package group
 
 import (
 	"slices"
+
+	"github.com/varvehq/varve/broker/coordinator"
 )
 
 // Offsets of transactions are in the log at once, in batches of their producer, and count from the commit marker on. Until
@@ -89,7 +91,7 @@ func (c *Coordinator) txnCommitter(r CommitRequest) (*group, error) {
 	case g == nil:
 		return nil, ErrIllegalGeneration
 	case g.state == Dead:
-		return nil, ErrUnavailable
+		return nil, coordinator.ErrUnavailable
 	case r.Generation < 0 && (g.state == Empty || r.MemberID == "" && r.InstanceID == nil):
 		return g, nil // a client from before KIP-447, or one without group management
 	}
@@ -186,11 +188,11 @@ func (m *Manager) TxnOffsetCommit(r TxnCommitRequest) *Pending[CommitResponse] {
 }
 
 // TxnEnded tells the coordinator of a partition of the offsets topic that the marker of a transaction is durable in it. Where
-// the partition is not loaded there is nothing to tell: the load sees the marker, or ErrLoading says to ask again.
+// the partition is not loaded there is nothing to tell: the load sees the marker, or coordinator.ErrLoading says to ask again.
 func (m *Manager) TxnEnded(partition int32, producer int64, commit bool) error {
-	sh := m.shard(partition)
+	sh := m.Shard(partition)
 	if sh == nil {
-		return ErrUnavailable
+		return coordinator.ErrUnavailable
 	}
-	return sh.step(TxnEnded{ProducerID: producer, Commit: commit})
+	return sh.Step(TxnEnded{ProducerID: producer, Commit: commit})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
@@ -56,22 +57,16 @@ func (Written) event()   {}
 func (Marked) event()    {}
 func (Tick) event()      {}
 
-// Write asks for a record to be appended, all writes of a coordinator in their order.
-type Write struct {
-	ID     uint64
-	Record Record
-}
-
-// Reply answers the request whose event carried To: with an Identity, or an error or nil.
-type Reply struct {
-	To   any
-	Body any
-}
+// What the machine shares with the runtime. The Body of a Reply is an Identity, or an error or nil.
+type (
+	Record = coordinator.Record
+	Write  = coordinator.Write
+	Reply  = coordinator.Reply
+)
 
 // Effects is what a step asks for.
 type Effects struct {
-	Replies []Reply
-	Writes  []Write
+	coordinator.Effects
 	Markers []Markers
 	// TimedOut are the transactions that this step began to abort for their age.
 	TimedOut []Metadata
@@ -109,7 +104,12 @@ func NewCoordinator(cfg *Config, now time.Time) *Coordinator {
 }
 
 // SetConfig replaces the settings.
-func (c *Coordinator) SetConfig(cfg *Config) { c.cfg = cfg }
+func (c *Coordinator) SetConfig(cfg *Config) {
+	if at := c.now.Add(cfg.SweepInterval); at.Before(c.sweepAt) {
+		c.sweepAt = at
+	}
+	c.cfg = cfg
+}
 
 // Step takes an event at a time that never goes back, and returns what is to be done.
 func (c *Coordinator) Step(now time.Time, e Event) Effects {
@@ -154,7 +154,7 @@ func (c *Coordinator) Unload(now time.Time, err error) Effects {
 		done(err)
 	}
 	c.entries = map[string]*entry{}
-	return Effects{Replies: c.end().Replies}
+	return Effects{Effects: coordinator.Effects{Replies: c.end().Replies}}
 }
 
 func (c *Coordinator) refuse(e Event, err error) {
@@ -213,7 +213,7 @@ func (c *Coordinator) write(t *entry, r Record, done func(error)) {
 		done(err)
 		c.resume(t)
 	}
-	c.eff.Writes = append(c.eff.Writes, Write{ID: c.nextWrite, Record: r})
+	c.eff.Writes = append(c.eff.Writes, Write{ID: c.nextWrite, Records: []Record{r}})
 }
 
 // resume takes the events that waited for a write or for the end of the transaction.

@@ -3,7 +3,7 @@
 //
 // Coordinator is the state machine of one partition of __transaction_state. It is pure: Step takes an event and a time and
 // returns effects (replies, records to write, markers to write). Manager runs the coordinators of the partitions that this
-// node leads: it loads them from the log, appends their records, and has the markers written.
+// node leads with broker/coordinator, and has the markers written.
 //
 // Promises: a change is answered only once its record is committed. A transaction whose end is decided (PrepareCommit or
 // PrepareAbort is in the log) ends so, after any number of restarts. Markers are written only once no append that was let

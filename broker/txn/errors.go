@@ -22,20 +22,5 @@ var (
 	ErrNotFound = errors.New("the transactional id does not exist")
 )
 
-// What keeps the coordinator from serving; the client asks again or elsewhere.
-var (
-	// ErrNotCoordinator tells that another node coordinates the transactional id.
-	ErrNotCoordinator = errors.New("another node coordinates the transactional id")
-	// ErrLoading tells that the partition is being read from the log.
-	ErrLoading = errors.New("the transaction coordinator is loading")
-	// ErrUnavailable tells that the coordinator cannot serve now.
-	ErrUnavailable = errors.New("the transaction coordinator is not available")
-)
-
-// What the log and the record decoder report.
-var (
-	// ErrNotWritten marks an append that certainly left nothing in the log.
-	ErrNotWritten = errors.New("nothing was written")
-	// ErrCorrupt marks a record of __transaction_state that does not decode.
-	ErrCorrupt = errors.New("corrupt record in the transaction log")
-)
+// ErrCorrupt marks a record of __transaction_state that does not decode.
+var ErrCorrupt = errors.New("corrupt record in the transaction log")

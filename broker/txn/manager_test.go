@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
@@ -29,8 +30,7 @@ type memLog struct {
 	n    int
 }
 
-func (l *memLog) Partitions() int32                { return 1 }
-func (l *memLog) PartitionFor(string, int32) int32 { return 0 }
+func (l *memLog) Partitions() int32 { return 1 }
 
 func (l *memLog) Leads(int32) (int32, bool) {
 	l.mu.Lock()
@@ -53,7 +53,7 @@ func (l *memLog) Append(_ context.Context, _, epoch int32, batch []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone || epoch != l.epoch {
-		return ErrNotCoordinator
+		return coordinator.ErrNotCoordinator
 	}
 	l.n++
 	if l.fail != nil {
@@ -219,8 +219,8 @@ func TestEveryAppendMayFail(t *testing.T) {
 	for name, failure := range map[string]struct {
 		err    error
 		stored bool
-	}{"not written": {ErrNotWritten, false}, "unknown, lost": {errors.New("disk"), false}, "unknown, stored": {errors.New("disk"), true},
-		"not leader": {ErrNotCoordinator, false}} {
+	}{"not written": {coordinator.ErrNotWritten, false}, "unknown, lost": {errors.New("disk"), false}, "unknown, stored": {errors.New("disk"), true},
+		"not leader": {coordinator.ErrNotCoordinator, false}} {
 		for _, version := range []int16{0, 2} {
 			for n := 1; n <= 8; n++ {
 				t.Run(fmt.Sprintf("%s/v%d/%d", name, version, n), func(t *testing.T) {
@@ -262,7 +262,7 @@ func failingStory(t *testing.T, m *Manager, w *memMarkers, version int16) {
 			if err == nil {
 				return
 			}
-			if try > 20 || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLoading) && !errors.Is(err, ErrNotCoordinator) && !errors.Is(err, ErrConcurrent) {
+			if try > 20 || !errors.Is(err, coordinator.ErrUnavailable) && !errors.Is(err, coordinator.ErrLoading) && !errors.Is(err, coordinator.ErrNotCoordinator) && !errors.Is(err, ErrConcurrent) {
 				t.Fatalf("try %d: %v", try, err)
 			}
 			time.Sleep(2 * time.Second)

@@ -12,9 +12,6 @@ import (
 	"github.com/varvehq/varve/internal/record"
 )
 
-// Record is a record of __transaction_state. A nil Value is a tombstone.
-type Record struct{ Key, Value []byte }
-
 // loadLimit bounds one batch when it is decompressed.
 const loadLimit = 256 << 20
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/record"
 )
@@ -158,9 +159,9 @@ func (s *story) line(w []string) {
 		s.held = s.held[1:]
 		var err error
 		if has("error") {
-			err = ErrUnavailable
+			err = coordinator.ErrUnavailable
 		} else {
-			s.log = append(s.log, wr.Record)
+			s.log = append(s.log, wr.Records...)
 		}
 		s.step(Written{ID: wr.ID, Err: err})
 	case "epoch": // as if the id had been used that often
@@ -216,7 +217,7 @@ func (s *story) effects(eff Effects) {
 			s.held = append(s.held, w)
 			continue
 		}
-		s.log = append(s.log, w.Record)
+		s.log = append(s.log, w.Records...)
 		s.step(Written{ID: w.ID})
 	}
 	if s.auto {
@@ -232,7 +233,7 @@ func (s *story) effects(eff Effects) {
 // reload replaces the coordinator by one from the log, which must know the same.
 func (s *story) reload() {
 	before := s.known()
-	s.effects(Effects{Replies: s.co.Unload(s.now, ErrUnavailable).Replies})
+	s.effects(s.co.Unload(s.now, coordinator.ErrUnavailable))
 	s.held, s.markers = nil, map[string]Markers{}
 	co, eff := s.fromLog()
 	s.co = co

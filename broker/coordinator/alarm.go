@@ -1,11 +1,11 @@
-package group
+package coordinator
 
 import (
 	"sync"
 	"time"
 )
 
-// alarm is the one timer of a Manager. It rings at the earliest of the times that were set since it last rang.
+// alarm is the one timer of a Runtime. It rings at the earliest of the times that were set since it last rang.
 type alarm struct {
 	mu struct {
 		sync.Mutex

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/varvehq/varve/broker/controller"
-	"github.com/varvehq/varve/broker/group"
-	"github.com/varvehq/varve/broker/group/grouptest"
+	"github.com/varvehq/varve/broker/coordinator"
+	"github.com/varvehq/varve/broker/coordinator/coordinatortest"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/vfs"
 )
 
-// TestOffsetsLogKeepsItsPromises runs the conformance suite of group.OffsetsLog over the partitions of a real broker.
-func TestOffsetsLogKeepsItsPromises(t *testing.T) {
+// TestStateLogKeepsItsPromises runs the conformance suite of coordinator.Log over the partitions of a real broker.
+func TestStateLogKeepsItsPromises(t *testing.T) {
 	open := func(t *testing.T, fs vfs.FS) *Broker {
 		cfg := DefaultConfig()
 		cfg.DataDir = "/data"
@@ -28,13 +28,13 @@ func TestOffsetsLogKeepsItsPromises(t *testing.T) {
 		}
 		return b
 	}
-	log := func(b *Broker) group.OffsetsLog {
-		return &offsetsLog{nodeID: b.cfg.NodeID, parts: b.parts, image: b.ctl.Image}
+	log := func(b *Broker) coordinator.Log {
+		return b.stateLog(kafka.ConsumerOffsetsTopic)
 	}
-	grouptest.RunLogSuite(t, func(t *testing.T) grouptest.LogUnderTest {
+	coordinatortest.RunLogSuite(t, func(t *testing.T) coordinatortest.LogUnderTest {
 		fs := vfs.NewMem()
 		b := open(t, fs)
-		return grouptest.LogUnderTest{
+		return coordinatortest.LogUnderTest{
 			Log: log(b),
 			Resign: func(t *testing.T) { // a broker that registers anew leads in new epochs
 				reg := controller.Registration{ID: b.cfg.NodeID, Incarnation: kafka.NewUUID()}
@@ -42,7 +42,7 @@ func TestOffsetsLogKeepsItsPromises(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			Reopen: func(t *testing.T) group.OffsetsLog {
+			Reopen: func(t *testing.T) coordinator.Log {
 				closeBroker(t, b)
 				return log(open(t, fs))
 			},

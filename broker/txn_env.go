@@ -3,71 +3,18 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/varvehq/varve/broker/commitlog"
 	"github.com/varvehq/varve/broker/config"
-	"github.com/varvehq/varve/broker/controller"
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/broker/partition"
 	"github.com/varvehq/varve/broker/txn"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/record"
 )
-
-// txnLog is the __transaction_state topic for the transaction coordinator.
-type txnLog struct {
-	nodeID int32
-	parts  *partition.Manager
-	image  func() *controller.Image
-}
-
-func (o *txnLog) Partitions() int32 {
-	t := o.image().Topic(kafka.TransactionStateTopic)
-	if t == nil {
-		return 0
-	}
-	return int32(len(t.Partitions))
-}
-
-// PartitionFor is Kafka's: by the same hash as for groups.
-func (o *txnLog) PartitionFor(id string, n int32) int32 { return group.PartitionFor(id, n) }
-
-func (o *txnLog) Leads(index int32) (int32, bool) {
-	p := o.image().Partition(kafka.TransactionStateTopic, index)
-	if p == nil || p.Leader != o.nodeID {
-		return 0, false
-	}
-	return p.LeaderEpoch, true
-}
-
-func (o *txnLog) Load(ctx context.Context, index int32, f func(batch []byte) error) error {
-	p, err := o.parts.Get(kafka.TransactionStateTopic, index)
-	if err != nil {
-		return fmt.Errorf("%w: %w", txn.ErrNotCoordinator, err)
-	}
-	return p.ForEachBatch(ctx, f)
-}
-
-func (o *txnLog) Append(ctx context.Context, index, epoch int32, batch []byte) error {
-	p, err := o.parts.Get(kafka.TransactionStateTopic, index)
-	if err != nil {
-		return fmt.Errorf("%w: %w", txn.ErrNotCoordinator, err)
-	}
-	a, err := p.Append(batch, partition.AppendOptions{AllReplicas: true, Epoch: epoch, Checked: true})
-	switch {
-	case err == nil:
-		return p.WaitCommitted(ctx, a.LastOffset)
-	case errors.Is(err, partition.ErrNotLeader), errors.Is(err, partition.ErrFencedEpoch), errors.Is(err, partition.ErrUnknown),
-		errors.Is(err, partition.ErrClosed), errors.Is(err, partition.ErrUnknownEpoch):
-		return fmt.Errorf("%w: %w", txn.ErrNotCoordinator, err)
-	case errors.Is(err, partition.ErrNotEnoughReplicas), errors.Is(err, commitlog.ErrTooLarge):
-		return fmt.Errorf("%w: %w", txn.ErrNotWritten, err)
-	}
-	return err
-}
 
 // markerWriter writes the ends of transactions.
 type markerWriter struct {
@@ -122,7 +69,7 @@ func (w *markerWriter) tellGroups(ctx context.Context, index int32, m txn.Marker
 	const pause = 5 * time.Millisecond
 	for {
 		err := w.groups.TxnEnded(index, m.ProducerID, m.Commit)
-		if !errors.Is(err, group.ErrLoading) {
+		if !errors.Is(err, coordinator.ErrLoading) {
 			return nil
 		}
 		t := time.NewTimer(pause)
@@ -137,27 +84,12 @@ func (w *markerWriter) tellGroups(ctx context.Context, index int32, m txn.Marker
 
 // txnEnv is what the handlers of transactions see of the broker.
 type txnEnv struct {
+	stateTopic
 	txns    *txn.Manager
 	markers *markerWriter
-	ctl     *controller.Controller
-	data    *dataEnv
 }
 
 func (e *txnEnv) Coordinator() *txn.Manager { return e.txns }
-
-func (e *txnEnv) EnsureTransactionTopic(ctx context.Context) error {
-	_, err := e.ctl.EnsureTopic(ctx, kafka.TransactionStateTopic)
-	return err
-}
-
-func (e *txnEnv) TransactionLeader(index int32, listener string) (int32, string, int32, bool) {
-	p := e.ctl.Image().Partition(kafka.TransactionStateTopic, index)
-	if p == nil || p.Leader < 0 {
-		return 0, "", 0, false
-	}
-	host, port, ok := e.data.Endpoint(p.Leader, listener)
-	return p.Leader, host, port, ok
-}
 
 func (e *txnEnv) WriteMarker(ctx context.Context, tp kafka.TopicPartition, m txn.Markers) error {
 	return e.markers.write(ctx, tp, m)

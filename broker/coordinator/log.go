@@ -1,10 +1,10 @@
-package group
+package coordinator
 
 import "context"
 
-// OffsetsLog is the __consumer_offsets topic as this node has it. Its methods may be called concurrently, those that name
-// a partition concurrently for different partitions.
-type OffsetsLog interface {
+// Log is a coordinator's topic as this node has it. Its methods may be called concurrently, those that name a partition
+// concurrently for different partitions.
+type Log interface {
 	// Partitions is the number of the topic's partitions, 0 while there is no such topic.
 	Partitions() int32
 	// Leads tells whether this node leads the partition, and in which leader epoch.
@@ -16,7 +16,7 @@ type OffsetsLog interface {
 	// on as many replicas as the topic asks for. At most one call runs per partition.
 	//
 	// The error wraps ErrNotCoordinator where this node does not lead the partition in that epoch any more, ErrNotWritten
-	// where the log certainly has nothing of the batch (and ErrRecordTooLarge where its size is why). After any other error
-	// the coordinator forgets the partition's state and loads it again.
+	// where the log certainly has nothing of the batch (and ErrRecordTooLarge or ErrProducerFenced where that is why). After
+	// any other error the coordinator forgets the partition's state and loads it again.
 	Append(ctx context.Context, partition, epoch int32, batch []byte) error
 }

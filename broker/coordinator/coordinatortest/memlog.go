@@ -1,7 +1,7 @@
-// Package grouptest holds what tests of the group coordinator share: MemLog, an offsets topic in memory whose failures and
-// delays a test chooses, and RunLogSuite, the conformance suite that every group.OffsetsLog passes. It is never part of the
+// Package coordinatortest holds what tests of coordinators share: MemLog, a coordinator's topic in memory whose failures and
+// delays a test chooses, and RunLogSuite, the conformance suite that every coordinator.Log passes. It is never part of the
 // binary.
-package grouptest
+package coordinatortest
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/varvehq/varve/broker/group"
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/record"
 )
 
-// MemLog is an offsets topic in memory. Its zero value has no partitions.
+// MemLog is a coordinator's topic in memory. Its zero value has no partitions.
 type MemLog struct {
 	// BeforeAppend, where it is set, runs before a batch is stored and may wait or fail. It is set before the log is used.
 	BeforeAppend func(partition int32, batch []byte) error
@@ -74,14 +74,14 @@ func (l *MemLog) Batches(partition int32) [][]byte {
 	return slices.Clone(l.partitions[partition].batches)
 }
 
-// Partitions implements group.OffsetsLog.
+// Partitions implements coordinator.Log.
 func (l *MemLog) Partitions() int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int32(len(l.partitions))
 }
 
-// Leads implements group.OffsetsLog.
+// Leads implements coordinator.Log.
 func (l *MemLog) Leads(partition int32) (int32, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *MemLog) Leads(partition int32) (int32, bool) {
 	return l.partitions[partition].epoch, l.partitions[partition].leads
 }
 
-// Load implements group.OffsetsLog.
+// Load implements coordinator.Log.
 func (l *MemLog) Load(ctx context.Context, partition int32, f func(batch []byte) error) error {
 	for _, b := range l.Batches(partition) {
 		if err := ctx.Err(); err != nil {
@@ -106,7 +106,7 @@ func (l *MemLog) Load(ctx context.Context, partition int32, f func(batch []byte)
 	return nil
 }
 
-// Append implements group.OffsetsLog.
+// Append implements coordinator.Log.
 func (l *MemLog) Append(_ context.Context, partition, epoch int32, batch []byte) error {
 	if l.BeforeAppend != nil {
 		if err := l.BeforeAppend(partition, batch); err != nil {
@@ -124,20 +124,20 @@ func (l *MemLog) Append(_ context.Context, partition, epoch int32, batch []byte)
 
 func (l *MemLog) store(partition, epoch int32, batch []byte) error {
 	if err := record.VerifyBatch(batch); err != nil {
-		return fmt.Errorf("%w: %w", group.ErrNotWritten, err)
+		return fmt.Errorf("%w: %w", coordinator.ErrNotWritten, err)
 	}
 	if l.MaxBatch > 0 && len(batch) > l.MaxBatch {
-		return fmt.Errorf("%w: %w", group.ErrNotWritten, group.ErrRecordTooLarge)
+		return fmt.Errorf("%w: %w", coordinator.ErrNotWritten, coordinator.ErrRecordTooLarge)
 	}
 	h, err := record.ParseHeader(batch)
 	if err != nil {
-		return fmt.Errorf("%w: %w", group.ErrNotWritten, err)
+		return fmt.Errorf("%w: %w", coordinator.ErrNotWritten, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.partitions[partition]
 	if !p.leads || p.epoch != epoch {
-		return fmt.Errorf("%w: %w", group.ErrNotWritten, group.ErrNotCoordinator)
+		return fmt.Errorf("%w: %w", coordinator.ErrNotWritten, coordinator.ErrNotCoordinator)
 	}
 	record.SetBaseOffset(batch, p.next)
 	p.next += int64(h.LastOffsetDelta) + 1

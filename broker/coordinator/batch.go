@@ -1,4 +1,4 @@
-package group
+package coordinator
 
 import (
 	"fmt"
@@ -37,8 +37,8 @@ func takeWrites(queue *[]Write, limit int) []Write {
 
 // append gives writes to the log and returns when they are durable. One write that is larger than a batch goes in several;
 // if that fails behind the first, it is not certain any more what is in the log.
-func (sh *shard) append(epoch int32, writes []Write) error {
-	limit := sh.m.cfg.Load().MaxBatchBytes
+func (sh *Shard[M, E, F]) append(epoch int32, writes []Write) error {
+	limit := sh.r.spec.MaxBatchBytes()
 	var records []Record
 	for _, w := range writes {
 		records = append(records, w.Records...)
@@ -52,8 +52,8 @@ func (sh *shard) append(epoch int32, writes []Write) error {
 			}
 			n++
 		}
-		batch := buildBatch(records[:n], sh.m.env.Now().UnixMilli(), epoch, writes[0].Producer)
-		if err := sh.m.env.OffsetsLog.Append(sh.m.ctx, sh.partition, epoch, batch); err != nil {
+		batch := BatchOf(records[:n], sh.r.env.Now().UnixMilli(), epoch, writes[0].Producer)
+		if err := sh.r.env.Topic.Append(sh.r.ctx, sh.partition, epoch, batch); err != nil {
 			if !first {
 				return fmt.Errorf("a write in several batches: %w", err)
 			}
@@ -64,7 +64,8 @@ func (sh *shard) append(epoch int32, writes []Write) error {
 	return nil
 }
 
-func buildBatch(records []Record, timestamp int64, epoch int32, producer *Producer) []byte {
+// BatchOf encodes records as one batch, as they are appended.
+func BatchOf(records []Record, timestamp int64, epoch int32, producer *Producer) []byte {
 	o := record.BuilderOptions{LeaderEpoch: epoch}
 	if producer != nil {
 		o.Transactional = true

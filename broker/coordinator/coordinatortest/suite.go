@@ -1,24 +1,24 @@
-package grouptest
+package coordinatortest
 
 import (
 	"context"
 	"errors"
 	"testing"
 
-	"github.com/varvehq/varve/broker/group"
+	"github.com/varvehq/varve/broker/coordinator"
 	"github.com/varvehq/varve/internal/record"
 )
 
-// LogUnderTest is an offsets topic of at least two partitions, both led by this node.
+// LogUnderTest is a coordinator's topic of at least two partitions, both led by this node.
 type LogUnderTest struct {
-	Log group.OffsetsLog
+	Log coordinator.Log
 	// Resign makes the node lose partition 0 and then lead it again in a later epoch.
 	Resign func(t *testing.T)
 	// Reopen returns the topic as the next process finds it, or is nil.
-	Reopen func(t *testing.T) group.OffsetsLog
+	Reopen func(t *testing.T) coordinator.Log
 }
 
-// RunLogSuite checks that an OffsetsLog keeps its promises.
+// RunLogSuite checks that a Log keeps its promises.
 func RunLogSuite(t *testing.T, open func(t *testing.T) LogUnderTest) {
 	ctx := context.Background()
 	batch := func(keys ...string) []byte {
@@ -32,7 +32,7 @@ func RunLogSuite(t *testing.T, open func(t *testing.T) LogUnderTest) {
 		}
 		return b.Batch(0)
 	}
-	keys := func(t *testing.T, l group.OffsetsLog, partition int32) []string {
+	keys := func(t *testing.T, l coordinator.Log, partition int32) []string {
 		t.Helper()
 		var out []string
 		next := int64(-1)
@@ -51,7 +51,7 @@ func RunLogSuite(t *testing.T, open func(t *testing.T) LogUnderTest) {
 		}
 		return out
 	}
-	appendTo := func(t *testing.T, l group.OffsetsLog, partition int32, b []byte) {
+	appendTo := func(t *testing.T, l coordinator.Log, partition int32, b []byte) {
 		t.Helper()
 		epoch, ok := l.Leads(partition)
 		if !ok {
@@ -108,7 +108,7 @@ func RunLogSuite(t *testing.T, open func(t *testing.T) LogUnderTest) {
 		if now, ok := u.Log.Leads(0); !ok || now <= old {
 			t.Fatalf("Leads = %d, %v after epoch %d", now, ok, old)
 		}
-		if err := u.Log.Append(ctx, 0, old, batch("b")); !errors.Is(err, group.ErrNotCoordinator) {
+		if err := u.Log.Append(ctx, 0, old, batch("b")); !errors.Is(err, coordinator.ErrNotCoordinator) {
 			t.Fatalf("Append in an old epoch: %v", err)
 		}
 		appendTo(t, u.Log, 0, batch("c"))
