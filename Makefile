@@ -61,6 +61,11 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 chaos: bin/varve ## Kill the server by -9 under load (KILLS times, default 20) and check every acknowledged record.
 	go test -count=1 -timeout 30m -v -tags chaos ./tests/chaos/... -args -kills=$(or $(KILLS),20)
 
+.PHONY: streams
+streams: bin/varve ## Kafka Streams' smoke test, exactly_once_v2, RUNS times (default 5) for FEED (default 5m) under kill -9.
+	tests/tools/kafka.sh install-streams
+	go test -count=1 -timeout 90m -v -tags streams ./tests/streams -args -runs=$(or $(RUNS),5) -feed=$(or $(FEED),5m)
+
 .PHONY: bench
 bench: bin/varve ## Run the benchmarks and print their raw results.
 	go test -run '^$$' -bench . -benchmem ./internal/record/... ./broker/... ./sdk/... ./connectors/...
