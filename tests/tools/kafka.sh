@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Apache Kafka's command line tools and kcat, for the compatibility suite; Kafka Streams for its own.
+# Apache Kafka (its broker, its command line tools, Kafka Streams) and kcat, for the tests that use or compare with them.
 #
-#   kafka.sh install             kcat, Java and Maven from the system's packages where they are missing; the tools' jars
-#   kafka.sh tool CLASS ARGS…    run a tool by its main class
-#   kafka.sh install-streams     Java and Maven likewise; Kafka Streams with its smoke test
-#   kafka.sh streams CLASS ARGS… run a class, or a Java source file, beside Kafka Streams
+#   kafka.sh install                  kcat, Java and Maven from the system's packages where they are missing; the jars
+#   kafka.sh installed                succeeds where the jars are there
+#   kafka.sh tool CLASS ARGS…         run a tool by its main class
+#   kafka.sh broker CONF CLUSTER-ID   format the data folder of a server.properties if it is new, and run the broker;
+#                                     KAFKA_HEAP is its heap
+#   kafka.sh install-streams          Java and Maven likewise; Kafka Streams with its smoke test
+#   kafka.sh streams CLASS ARGS…      run a class, or a Java source file, beside Kafka Streams
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 version=4.4.0
@@ -37,19 +40,36 @@ fetch() {
   touch "$to/.complete"
 }
 
+run() { # JVM OPTIONS… CLASS ARGS…
+  exec java -Dlog4j2.configurationFile="$root/tests/tools/log4j2.properties" -cp "$jars/*" "$@"
+}
+
+broker() { # CONF CLUSTER-ID
+  local data
+  data=$(sed -n 's/^log\.dirs=//p' "$1")
+  [ -e "$data/meta.properties" ] || (run -XX:TieredStopAtLevel=1 kafka.tools.StorageTool format -t "$2" -c "$1")
+  run -Xms"${KAFKA_HEAP:-512m}" -Xmx"${KAFKA_HEAP:-512m}" -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
+    -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true kafka.Kafka "$1"
+}
+
 case ${1:-} in
 install) fetch kafka-tools.xml "$jars" -Dkafka.version="$version" ;;
+installed) [ -e "$jars/.complete" ] ;;
 install-streams) fetch streams.xml "$streams_jars" ;;
 tool)
   shift
-  exec java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile="$root/tests/tools/log4j2.properties" -cp "$jars/*" "$@"
+  run -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "$@"
+  ;;
+broker)
+  shift
+  broker "$@"
   ;;
 streams)
   shift
   exec java -Xmx512m -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$streams_jars/*" "$@"
   ;;
 *)
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  sed -n '2,11s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
