@@ -103,7 +103,7 @@ func (b *Broker) openStorage(context.Context) error {
 		return fmt.Errorf("broker: %w", err)
 	}
 	b.dir, err = commitlog.OpenDir(commitlog.DirEnv{FS: b.env.FS, Clock: b.env.Clock, Log: b.env.Log, ClusterID: b.cfg.ClusterID,
-		NodeID: b.cfg.NodeID}, path.Join(b.cfg.DataDir, "logs"))
+		NodeID: b.cfg.NodeID, BootID: b.env.BootID}, path.Join(b.cfg.DataDir, "logs"))
 	if err != nil {
 		return fmt.Errorf("broker: open data directory: %w", err)
 	}
@@ -111,8 +111,13 @@ func (b *Broker) openStorage(context.Context) error {
 	if clusterID == "" {
 		clusterID = b.dir.ClusterID()
 	}
+	folders, err := b.dir.Folders()
+	if err != nil {
+		return fmt.Errorf("broker: open data directory: %w", err)
+	}
 	b.ctl, err = controller.Open(controller.Env{FS: b.env.FS, Dir: path.Join(b.cfg.DataDir, "metadata"), NodeID: b.cfg.NodeID,
-		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed})
+		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed,
+		Complete: b.dir.WasComplete(), MustExist: len(folders) > 0})
 	if err != nil {
 		return fmt.Errorf("broker: open metadata: %w", err)
 	}
@@ -460,15 +465,15 @@ func (b *Broker) close(ctx context.Context) error {
 			s.Close()
 		}
 	}
+	if b.ctl != nil {
+		errs = append(errs, b.ctl.Close()) // before the directory says that all of the stop was clean
+	}
 	if b.dir != nil {
 		hw := map[kafka.TopicPartition]int64{}
 		if b.parts != nil {
 			hw = b.parts.HighWatermarks()
 		}
 		errs = append(errs, b.dir.Close(hw))
-	}
-	if b.ctl != nil {
-		errs = append(errs, b.ctl.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -74,6 +74,9 @@ type Env struct {
 	Metrics          prometheus.Registerer // nil: none
 	// OnFailed is called once when the broker cannot go on: its metadata's disk failed. Nil: nobody is told.
 	OnFailed func(error)
+	// BootID names the run of the operating system (vfs.BootID), so that a kill of the process is told from a power loss. "":
+	// every unclean stop may have been one.
+	BootID string
 }
 
 // DefaultConfig listens on 127.0.0.1:9092 and keeps its data in ./varve-data.

@@ -81,6 +81,9 @@ func (l *Log) DeleteSegmentsBefore(offset int64) (n int, err error) {
 	defer l.deleteMu.Unlock()
 	gone, err := l.detach(offset)
 	l.undeleted = append(l.undeleted, gone...)
+	if start := l.start.Load(); err == nil && !l.cfg.Load().Tiered && l.savedStart.Load() < start {
+		err = l.saveStart(start) // durable before any file goes
+	}
 	if err != nil {
 		return 0, err
 	}

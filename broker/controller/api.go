@@ -73,6 +73,11 @@ type Env struct {
 	// SnapshotBytes is how much the log grows before a snapshot replaces it, and never less than the snapshot before; 0 is
 	// 4 MiB.
 	SnapshotBytes int64
+	// Complete: nothing that was written before the last stop can be missing on disk. A log then ends with a whole frame, or
+	// with the beginning of one; other bytes are damage.
+	Complete bool
+	// MustExist: there are records of this cluster, so missing metadata is lost and not new. Open answers ErrCorrupt.
+	MustExist bool
 }
 
 // NewTopic asks for a topic.

@@ -256,6 +256,7 @@ func (p *Partition) open() (*commitlog.Log, error) {
 		OnFlushed: p.onFlushed,
 		OnFailed:  func(err error) { p.fail(fmt.Errorf("%w: %w", ErrStorage, err)) },
 		ScrubPace: p.m.scrubPace,
+		Remote:    p.tier.known > 0,
 	})
 	if err != nil {
 		return nil, p.openFailed(fmt.Errorf("%w: open %s: %w", ErrStorage, p, err))

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/varvehq/varve/broker"
+	"github.com/varvehq/varve/broker/controller"
 	"github.com/varvehq/varve/cmd/varve/internal/builtin"
 	"github.com/varvehq/varve/connect"
 	"github.com/varvehq/varve/connect/plugin"
@@ -99,6 +100,8 @@ func storageError(err error) error {
 	switch {
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("%w\nanother varve server runs on this folder: stop it, or choose another with --data-dir", err)
+	case errors.Is(err, controller.ErrCorrupt):
+		return fmt.Errorf("%w\nrestore the folder metadata of the data folder from a backup; without one, move the data folder away and start anew: what is in the bucket is read by `varve archive`", err)
 	case errors.Is(err, objstore.ErrNoBucket):
 		return fmt.Errorf("%w\nmake the bucket with the store's own tools, or mend its name in --bucket", err)
 	case errors.Is(err, objstore.ErrForbidden):
@@ -133,7 +136,7 @@ func (p *process) startBroker(ctx context.Context) error {
 	cfg.Kafka = p.cfg.Broker.Properties
 	cfg.Listeners = []broker.Listener{{Name: "PLAINTEXT", Address: p.cfg.Listen, Advertise: p.cfg.Advertise}}
 	b, err := broker.Open(ctx, cfg, broker.Env{
-		FS: vfs.OS(), Bucket: bucket, BucketConfigured: p.cfg.bucketConfigured(),
+		FS: vfs.OS(), BootID: vfs.BootID(), Bucket: bucket, BucketConfigured: p.cfg.bucketConfigured(),
 		Log: p.log.With("component", "broker"), Metrics: p.registry,
 		OnFailed: func(err error) {
 			select {
