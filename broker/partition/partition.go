@@ -264,8 +264,8 @@ func (p *Partition) open() (*commitlog.Log, error) {
 	if err := p.startBehindTier(l); err != nil {
 		return nil, errors.Join(err, p.m.env.Dir.CloseLog(p.name()))
 	}
+	p.onFlushed(l.FlushedOffset()) // before anybody sees the log: with a high watermark of 0 it would look empty
 	p.log.Store(l)
-	p.onFlushed(l.FlushedOffset())
 	if l.EndOffset() > l.StartOffset() {
 		p.m.touch(p)
 	}
