@@ -58,7 +58,7 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 	tests/fuzz.sh $(or $(FUZZTIME),30s)
 
 .PHONY: chaos
-chaos: bin/varve bin/duckproof s3-server ## Kill the server by -9: under load (KILLS times, default 20), and five times in the main job with the store down for a while (SEED repeats a run, SHORT=1 is CI's form).
+chaos: bin/varve bin/duckproof s3-server ## Kill the server by -9, under load (KILLS times, default 20) and in the main job; SEED repeats a run, SHORT=1 is CI's form.
 	go test -count=1 -timeout 30m -v $(if $(SHORT),-short) -tags chaos ./tests/chaos/... -args -kills=$(or $(KILLS),20) -seed=$(or $(SEED),0) -duckproof=$(CURDIR)/bin/duckproof
 
 .PHONY: streams

@@ -212,7 +212,7 @@ func (r *run) snapshot() {
 	r.t.Cleanup(r.watch.stop)
 	r.check(r.job.StartSource(ctx))
 	r.check(r.job.StartSink(ctx, 3000))
-	least := int64(r.size.rows) * int64(10+r.rng.Intn(40)) / 100
+	least := int64(r.size.rows) * int64(10+r.rng.Intn(30)) / 100
 	deadline := time.Now().Add(time.Minute)
 	for n := int64(0); n < least; {
 		if n, err = job.Records(ctx, adm); err != nil || time.Now().After(deadline) {

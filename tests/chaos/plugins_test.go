@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -71,4 +72,27 @@ func describe(pids []int) string {
 		out += fmt.Sprintf("%d (%s) ", pid, bytes.ReplaceAll(cmd, []byte{0}, []byte{' '}))
 	}
 	return out
+}
+
+// TestPluginsAreFound: a process that has the marker is found although it is no child of the server.
+func TestPluginsAreFound(t *testing.T) {
+	value := fmt.Sprintf("test-%d", os.Getpid())
+	cmd := exec.Command("sleep", "60")
+	cmd.Env = append(os.Environ(), marker+"="+value)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); len(marked(t, value)) == 0; { // between fork and exec it still has our environment
+		if time.Since(began) > pluginGrace {
+			t.Fatal("it is not found")
+		}
+	}
+	if got := marked(t, value, cmd.Process.Pid); len(got) != 0 {
+		t.Errorf("left out, but found: %s", describe(got))
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	wantGone(t, value)
 }

@@ -25,6 +25,7 @@ func (r *run) prove() {
 	_, err = r.job.WaitTiered(ctx)
 	r.check(err)
 	r.server.Stop(r.t) // so that no cache is warm
+	wantGone(r.t, r.mark)
 	r.server.Restart(r.t)
 
 	f, end := job.NewFold(r.job.Source, true), map[int32][]uint64{}
