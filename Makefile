@@ -58,8 +58,8 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 	tests/fuzz.sh $(or $(FUZZTIME),30s)
 
 .PHONY: chaos
-chaos: bin/varve ## Kill the server by -9 under load (KILLS times, default 20) and check every acknowledged record.
-	go test -count=1 -timeout 30m -v -tags chaos ./tests/chaos/... -args -kills=$(or $(KILLS),20)
+chaos: bin/varve bin/duckproof s3-server ## Kill the server by -9, under load (KILLS times, default 20) and in the main job; SEED repeats a run, SHORT=1 is CI's form.
+	go test -count=1 -timeout 30m -v $(if $(SHORT),-short) -tags chaos ./tests/chaos/... -args -kills=$(or $(KILLS),20) -seed=$(or $(SEED),0) -duckproof=$(CURDIR)/bin/duckproof
 
 .PHONY: streams
 streams: bin/varve ## Kafka Streams' smoke test, exactly_once_v2, RUNS times (default 5) for FEED (default 5m) under kill -9.

@@ -30,7 +30,7 @@ type options struct {
 
 // Command returns `varve demo`.
 func Command() *cobra.Command {
-	o := &options{Job: job.Job{SegmentBytes: 1 << 20}}
+	o := &options{}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Run the main job on a PostgreSQL and a bucket, and prove every step", Args: cobra.NoArgs,
 		Long: "Runs the main job: Postgres CDC into a topic, the topic into the bucket, a replay from the bucket, Parquet out.\n" +

@@ -31,9 +31,9 @@ type Job struct {
 	Binary string
 	// Postgres is the URL of the database, Bucket that of the server's bucket.
 	Postgres, Bucket string
-	// Partitions and SegmentBytes are those of the topic.
-	Partitions   int32
-	SegmentBytes int
+	// Partitions are those of the topic; TopicConfig and SinkConfig add to the configs of the topic and the sink.
+	Partitions              int32
+	TopicConfig, SinkConfig map[string]string
 	// Prover is the program that folds Parquet files with DuckDB; empty: they are not folded.
 	Prover string
 	// Dir is a scratch folder.

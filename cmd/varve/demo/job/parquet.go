@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -34,10 +35,12 @@ func (j *Job) parquetURL() string {
 
 // StartSink makes the connector that writes the topic as Parquet files of at most so many records.
 func (j *Job) StartSink(ctx context.Context, records int) error {
-	return j.create(ctx, SinkJob, map[string]string{
+	cfg := map[string]string{
 		"connector.class": "parquet", "topics": Topic, "tasks.max": "1",
 		"url": j.parquetURL(), "rotate.interval.ms": "2000", "flush.size": fmt.Sprint(records),
-	})
+	}
+	maps.Copy(cfg, j.SinkConfig)
+	return j.create(ctx, SinkJob, cfg)
 }
 
 // WaitSink waits until the sink has committed the end of every partition.

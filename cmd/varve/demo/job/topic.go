@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"strconv"
+	"maps"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -14,8 +14,10 @@ import (
 
 // CreateTopic makes the topic, tiered, with small segments that leave the local disk at once.
 func (j *Job) CreateTopic(ctx context.Context, adm *kadm.Client) error {
+	cfg := map[string]string{"remote.storage.enable": "true", "segment.bytes": "1048576", "local.retention.ms": "1000"}
+	maps.Copy(cfg, j.TopicConfig)
 	configs := make(map[string]*string)
-	for k, v := range map[string]string{"remote.storage.enable": "true", "segment.bytes": strconv.Itoa(j.SegmentBytes), "local.retention.ms": "1000"} {
+	for k, v := range cfg {
 		configs[k] = &v
 	}
 	_, err := adm.CreateTopic(ctx, j.Partitions, 1, configs, Topic)
