@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"path"
 	"path/filepath"
 	"sync"
@@ -83,7 +82,7 @@ func Open(ctx context.Context, cfg Config, env Env) (*Broker, error) {
 func (b *Broker) start(ctx context.Context) error {
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		b.openStorage, b.listen, b.openPartitions, b.register, b.openGroups, b.openTransactions, b.serve,
+		b.listen, b.openStorage, b.openPartitions, b.register, b.openGroups, b.openTransactions, b.serve,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -96,8 +95,11 @@ func (b *Broker) start(ctx context.Context) error {
 
 // openStorage opens the data directory and the metadata, and begins to open the bucket.
 func (b *Broker) openStorage(context.Context) error {
-	var err error
-	b.resolver, err = config.NewResolver(config.Options{Static: b.staticConfigs(), Bucket: b.env.Bucket != nil,
+	static, err := b.staticConfigs()
+	if err != nil {
+		return err
+	}
+	b.resolver, err = config.NewResolver(config.Options{Static: static, Bucket: b.env.Bucket != nil,
 		TierTopics: b.env.BucketConfigured})
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
@@ -126,18 +128,6 @@ func (b *Broker) openStorage(context.Context) error {
 	}
 	b.openTier()
 	return nil
-}
-
-// staticConfigs are the configured ones with what other fields say.
-func (b *Broker) staticConfigs() map[string]string {
-	static := map[string]string{}
-	for k, v := range b.cfg.Kafka {
-		static[k] = v
-	}
-	if b.cfg.Rack != "" {
-		static["broker.rack"] = b.cfg.Rack
-	}
-	return static
 }
 
 func (b *Broker) openTier() {
@@ -277,38 +267,13 @@ func (b *Broker) register(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("broker: listener %s: %w", l.Name, err)
 		}
-		protocol := "PLAINTEXT"
-		if l.TLS != nil {
-			protocol = "SSL"
-		}
-		reg.Listeners = append(reg.Listeners, controller.Listener{Name: l.Name, Host: host, Port: port, Protocol: protocol})
+		reg.Listeners = append(reg.Listeners, controller.Listener{Name: l.Name, Host: host, Port: port, Protocol: l.protocol()})
 	}
 	if _, err := b.ctl.RegisterBroker(ctx, reg); err != nil {
 		return fmt.Errorf("broker: register: %w", err)
 	}
 	b.parts.Start()
 	return nil
-}
-
-// advertised is the address that clients are told.
-func advertised(l Listener, bound net.Addr) (string, int32, error) {
-	if l.Advertise != "" {
-		return splitAddress(l.Advertise)
-	}
-	host, _, err := splitAddress(l.Address)
-	if err != nil {
-		return "", 0, err
-	}
-	_, port, err := splitAddress(bound.String())
-	if err != nil {
-		return "", 0, err
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		if host, err = os.Hostname(); err != nil {
-			return "", 0, err
-		}
-	}
-	return host, port, nil
 }
 
 func (b *Broker) openGroups(context.Context) error {
