@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -57,7 +58,7 @@ func (w *Worker) Validate(ctx context.Context, class string, config map[string]s
 	if !ok {
 		return Validation{}, w.unknownClass(class)
 	}
-	defs := w.defs(info.Type)
+	defs := connectorDefs(info.Type)
 	_, errs := parseConn(w.cfg, info.Type, config)
 	err := w.borrow(ctx, class, func(p plugin.Plugin) error {
 		spec, err := p.Spec(ctx)
@@ -75,21 +76,25 @@ func (w *Worker) Validate(ctx context.Context, class string, config map[string]s
 	if err != nil {
 		return Validation{}, err
 	}
-	return validation(class, defs, config, errs), nil
+	return validation(class, defs, w.withConverters(config), errs), nil
 }
 
-// defs are the worker's definitions, with its own converters as the defaults.
-func (w *Worker) defs(kind sdk.Kind) []sdk.ConfigDef {
-	defs := connectorDefs(kind)
-	for i := range defs {
-		d := &defs[i]
-		if role, ok := strings.CutSuffix(d.Name, ".converter"); ok && d.Type == sdk.TypeClass {
-			if c, found := convert.Find(w.cfg.Converters[d.Name], convert.Role(role)); found {
-				d.HasDefault, d.Default = true, c.Name
-			}
+// withConverters is a configuration with the worker's converters where it names none of its own.
+func (w *Worker) withConverters(config map[string]string) map[string]string {
+	out := maps.Clone(config)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, role := range roles {
+		key := string(role) + ".converter"
+		if _, ok := out[key]; ok {
+			continue
+		}
+		if c, found := convert.Find(w.cfg.Converters[key], role); found {
+			out[key] = c.Name
 		}
 	}
-	return defs
+	return out
 }
 
 // mergeDefs adds a connector's definitions to the worker's; where both define a key the worker's stands.
@@ -229,7 +234,7 @@ func (w *Worker) PluginConfig(ctx context.Context, class string) ([]ConfigKey, e
 	if c, ok := convert.Find(class, convert.Header); ok {
 		defs = c.Config
 	} else if info, ok := w.env.Plugins.Lookup(class); ok {
-		defs = w.defs(info.Type)
+		defs = connectorDefs(info.Type)
 		err := w.borrow(ctx, class, func(p plugin.Plugin) error {
 			spec, err := p.Spec(ctx)
 			defs = mergeDefs(defs, spec.Config)

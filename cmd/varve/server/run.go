@@ -33,6 +33,7 @@ type process struct {
 	cfg      Config
 	version  string
 	log      *slog.Logger
+	level    *slog.LevelVar
 	registry *prometheus.Registry
 	stack    lifecycle.Stack
 	failed   chan error
@@ -43,11 +44,11 @@ type process struct {
 
 // run starts everything, waits for the end of ctx or a fatal failure, and stops everything.
 func run(ctx context.Context, cfg Config, version string) error {
-	log, err := obs.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
+	log, level, err := obs.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	p := &process{cfg: cfg, version: version, log: log, registry: obs.NewRegistry(), failed: make(chan error, 1)}
+	p := &process{cfg: cfg, version: version, log: log, level: level, registry: obs.NewRegistry(), failed: make(chan error, 1)}
 	began := time.Now()
 	err = p.start(ctx)
 	if err == nil {
@@ -181,7 +182,7 @@ func (p *process) startConnect(ctx context.Context) error {
 	if err := cfg.Worker.Apply(p.cfg.Connect.Properties); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	c, err := connect.Open(ctx, cfg, connect.Env{Log: log, Registerer: p.registry, Plugins: plugins, Version: p.version})
+	c, err := connect.Open(ctx, cfg, connect.Env{Log: log, Registerer: p.registry, Plugins: plugins, Version: p.version, Level: p.level})
 	if err != nil {
 		return err
 	}
