@@ -64,7 +64,7 @@ chaos: bin/varve bin/duckproof s3-server ## Kill the server by -9, under load (K
 .PHONY: streams
 streams: bin/varve ## Kafka Streams' smoke test, exactly_once_v2, RUNS times (default 5) for FEED (default 5m) under kill -9.
 	tests/tools/kafka.sh install-streams
-	go test -count=1 -timeout 90m -v -tags streams ./tests/streams -args -runs=$(or $(RUNS),5) -feed=$(or $(FEED),5m)
+	go test -count=1 -timeout 90m -v -artifacts -tags streams ./tests/streams -args -runs=$(or $(RUNS),5) -feed=$(or $(FEED),5m)
 
 .PHONY: bench
 bench: bin/varve ## Run the benchmarks and print their raw results.
