@@ -53,6 +53,11 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 compat: bin/varve s3-server ## Run real clients (kgo, kcat, the Java console tools) and the store suite against MinIO.
 	tests/compat/run.sh
 
+.PHONY: differential
+differential: bin/varve ## Compare with Apache Kafka, Apache Kafka Connect and Debezium, side by side (needs Java).
+	tests/tools/connect.sh install
+	go test -count=1 -timeout 30m -p 1 -tags differential -v ./tests/apachekafka ./tests/differential/...
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 	tests/fuzz.sh $(or $(FUZZTIME),30s)
