@@ -12,7 +12,7 @@ GOFILES := $(shell find cmd broker tiering connect connectors sdk internal -name
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: bin/varve ## Build bin/varve, one static binary.
@@ -53,11 +53,6 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 compat: bin/varve s3-server ## Run real clients (kgo, kcat, the Java console tools) and the store suite against MinIO.
 	tests/compat/run.sh
 
-.PHONY: differential
-differential: bin/varve ## Compare with Apache Kafka, Apache Kafka Connect and Debezium, side by side (needs Java).
-	tests/tools/connect.sh install
-	go test -count=1 -timeout 30m -p 1 -tags differential -v ./tests/apachekafka ./tests/differential/...
-
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 	tests/fuzz.sh $(or $(FUZZTIME),30s)
@@ -65,6 +60,11 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 .PHONY: chaos
 chaos: bin/varve ## Kill the server by -9 under load (KILLS times, default 20) and check every acknowledged record.
 	go test -count=1 -timeout 30m -v -tags chaos ./tests/chaos/... -args -kills=$(or $(KILLS),20)
+
+.PHONY: differential-connect
+differential-connect: bin/varve ## Compare the Connect worker with Apache Kafka Connect and Debezium, side by side (needs Java).
+	tests/tools/connect.sh install
+	go test -count=1 -timeout 30m -tags differential -v ./tests/differential/connect
 
 .PHONY: bench
 bench: bin/varve ## Run the benchmarks and print their raw results.

@@ -3,5 +3,5 @@
 // Apache Kafka there, and Debezium against Varve's broker. What differs is listed with its reason in testdata/*.differences:
 // a difference that is not listed fails the test, and so does one that is listed and does not occur.
 //
-// It needs what tests/tools/connect.sh installs, and runs by `make differential`.
+// It needs what tests/tools/connect.sh installs, and runs by `make differential-connect`.
 package connect
