@@ -12,7 +12,7 @@ GOFILES := $(shell find cmd broker tiering connect connectors sdk internal -name
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: bin/varve ## Build bin/varve, one static binary.
@@ -65,6 +65,11 @@ chaos: bin/varve bin/duckproof s3-server ## Kill the server by -9, under load (K
 streams: bin/varve ## Kafka Streams' smoke test, exactly_once_v2, RUNS times (default 5) for FEED (default 5m) under kill -9.
 	tests/tools/kafka.sh install-streams
 	go test -count=1 -timeout 90m -v -artifacts -tags streams ./tests/streams -args -runs=$(or $(RUNS),5) -feed=$(or $(FEED),5m)
+
+.PHONY: differential-connect
+differential-connect: bin/varve ## Compare the Connect worker with Apache Kafka Connect and Debezium, side by side (needs Java).
+	tests/tools/connect.sh install
+	go test -count=1 -timeout 30m -tags differential -v ./tests/differential/connect
 
 .PHONY: bench
 bench: bin/varve ## Run the benchmarks and print their raw results.
