@@ -50,7 +50,7 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 	mv $(TOOLS)/golangci-lint $@
 
 .PHONY: compat
-compat: bin/varve s3-server ## Run real clients (kgo, kcat, the Java console tools) and the store suite against MinIO.
+compat: bin/varve s3-server ## Run real clients of every language and the store suite against MinIO; writes docs/compatibility.md.
 	tests/compat/run.sh
 
 .PHONY: fuzz
