@@ -53,6 +53,12 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 compat: bin/varve s3-server ## Run real clients of every language and the store suite against MinIO; writes docs/compatibility.md.
 	tests/compat/run.sh
 
+.PHONY: differential
+differential: bin/varve ## Compare with Apache Kafka 4.4: its command line tools, and REQUESTS (default 5000) random requests.
+	tests/tools/kafka.sh install
+	go test -count=1 -timeout 30m -tags differential -v ./tests/apachekafka ./tests/differential/tools
+	go test -count=1 -timeout 6h -tags differential -v ./tests/differential/requests -args -requests=$(or $(REQUESTS),5000)
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 	tests/fuzz.sh $(or $(FUZZTIME),30s)
