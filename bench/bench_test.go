@@ -95,7 +95,7 @@ func TestFetchCountsWholeBatches(t *testing.T) {
 	fp.RecordBatches = append(append(append([]byte(nil), b.bytes...), b.bytes...), b.bytes[:1000]...)
 	ft.Partitions = append(ft.Partitions, fp)
 	resp.Topics = append(resp.Topics, ft)
-	f := newFetcher(answering(t, resp), "topic", 0, b, 1<<20)
+	f := newFetcher(answering(t, resp), "topic", 0, b, 1<<20, fetchWait)
 	for range 2 {
 		if n, err := f.fetch(7); n != 2*smallBatch || err != nil {
 			t.Fatalf("%d bytes, %v", n, err)
@@ -108,7 +108,7 @@ func TestFetchCountsWholeBatches(t *testing.T) {
 		t.Fatalf("the request has %+v, %v", req.Topics, err)
 	}
 	resp.Topics[0].Partitions[0].ErrorCode = kerr.OffsetOutOfRange.Code
-	if _, err := newFetcher(answering(t, resp), "topic", 0, b, 1<<20).fetch(7); !errors.Is(err, kerr.OffsetOutOfRange) {
+	if _, err := newFetcher(answering(t, resp), "topic", 0, b, 1<<20, fetchWait).fetch(7); !errors.Is(err, kerr.OffsetOutOfRange) {
 		t.Fatalf("a refused fetch: %v", err)
 	}
 }

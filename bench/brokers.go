@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,6 +18,7 @@ import (
 type broker struct {
 	name  string // "varve" or "kafka"
 	addr  string
+	admin string // where metrics are, or ""
 	proc  *process
 	fsync map[string]string // topic configs that make an acknowledgement mean "synced"
 	os    map[string]string // topic configs that leave the sync to the operating system
@@ -49,7 +53,7 @@ func startVarve(o *options, dir string) (*broker, error) {
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "varve: pid %d, profiles at http://%s/debug/pprof/\n", p.cmd.Process.Pid, admin)
-	return &broker{name: "varve", addr: addr, proc: p,
+	return &broker{name: "varve", addr: addr, admin: admin, proc: p,
 		fsync: map[string]string{"flush.policy": "fsync"}, os: map[string]string{"flush.policy": "os"}}, nil
 }
 
@@ -117,9 +121,12 @@ func installPeer(ctx context.Context, o *options, script string) error {
 	return cmd.Run()
 }
 
+// pollEvery is the resolution of the time that a start takes. More often would slow the start down.
+const pollEvery = 5 * time.Millisecond
+
 // ready waits until the broker has accepted a record, and returns the time since its start.
 func (b *broker) ready(ctx context.Context) (time.Duration, error) {
-	err := b.proc.await(ctx, time.Minute, time.Millisecond, "a port", func() error {
+	err := b.proc.await(ctx, time.Minute, pollEvery, "a port", func() error {
 		nc, err := net.Dial("tcp", b.addr)
 		if err != nil {
 			return err
@@ -130,7 +137,7 @@ func (b *broker) ready(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	var took time.Duration
-	err = b.proc.await(ctx, time.Minute, time.Millisecond, "a first record", func() error {
+	err = b.proc.await(ctx, time.Minute, pollEvery, "a first record", func() error {
 		c, err := dial(b.addr)
 		if err != nil {
 			return err
@@ -146,4 +153,27 @@ func (b *broker) ready(ctx context.Context) (time.Duration, error) {
 		return c.deleteTopic("ready")
 	})
 	return took, err
+}
+
+// syncs is the number of sync calls that the group commit has made so far; ok is false where the broker does not tell.
+func (b *broker) syncs() (n float64, ok bool, err error) {
+	if b.admin == "" {
+		return 0, false, nil
+	}
+	resp, err := http.Get("http://" + b.admin + "/metrics")
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if v, found := strings.CutPrefix(line, "varve_partition_syncs_total "); found {
+			n, err = strconv.ParseFloat(strings.TrimSpace(v), 64)
+			return n, err == nil, err
+		}
+	}
+	return 0, false, fmt.Errorf("%w: no varve_partition_syncs_total among the metrics", errAnswer)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,6 +70,12 @@ func runDebezium(ctx context.Context, o *options, res *results) (err error) {
 	}
 	res.Settings = append(res.Settings, fmt.Sprintf("Snapshot of %d narrow rows; drain of %d changes in %d transactions of %d inserts, %d updates and %d deletes.",
 		c.rows, c.txs*txChanges, c.txs, txInserts, txUpdates, txDeletes))
+	switch {
+	case strings.Contains("debezium", o.side) && o.side != "":
+		c.starters = c.starters[1:]
+	case strings.Contains("varve", o.side) && o.side != "":
+		c.starters = c.starters[:1]
+	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	if err := c.open(ctx); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -84,6 +85,7 @@ var kafkaMarks = []mark{
 	{scenario: "consume 1 MiB fetches", metric: "broker CPU s/GB", bound: 1.1},
 	{scenario: "consume 64 KiB fetches", metric: "broker CPU s/GB", bound: 1.1},
 	{scenario: "produce fsync 32 producers, 1 partition", metric: "MB/s", bound: 5, atLeast: true},
+	{scenario: "produce fsync 32 producers, 1 partition", metric: "acknowledged batches per sync", bound: 10, atLeast: true, absolute: true},
 	{scenario: "start", metric: "first record accepted, ms", bound: 300, absolute: true},
 	{scenario: "start", metric: "idle RSS, MB", bound: 80, absolute: true},
 }
@@ -92,7 +94,7 @@ var kafkaMarks = []mark{
 const warmUp = 3
 
 func (d *duel) scenarios(round int) []scenario {
-	load, read, idle := 3*time.Second, 2*time.Second, 5*time.Second
+	load, read, idle := 1500*time.Millisecond, time.Second, 3*time.Second
 	switch {
 	case d.short:
 		load, read, idle = time.Second, time.Second, time.Second
@@ -114,6 +116,8 @@ func (d *duel) scenarios(round int) []scenario {
 		e := endToEnd{rate: 5000, value: 1024, fsync: policy == "fsync", duration: idle}
 		all = append(all, scenario{"end to end, 5,000 records/s, " + policy, e.measure})
 	}
+	polls := idlePolls{polls: 1000, duration: idle}
+	all = append(all, scenario{"1,000 idle long polls", polls.measure})
 	for _, size := range []int32{1 << 20, 64 << 10} {
 		c := consumeLoad{batch: newBatch(smallBatch, 1024), conns: 2, maxBytes: size, duration: read}
 		all = append(all, scenario{fmt.Sprintf("consume %s fetches", sizeName(int(size))), c.measure})
@@ -142,6 +146,9 @@ func (d *duel) round(ctx context.Context, round int) error {
 		}
 		for j := range d.sides {
 			b := d.sides[(j+round)%len(d.sides)] // who goes first changes
+			if !strings.Contains(b.name, d.o.side) {
+				continue
+			}
 			syscall.Sync()
 			values, err := s.run(ctx, b, fmt.Sprintf("s%d-%d", i, round))
 			if err != nil {
@@ -156,11 +163,15 @@ func (d *duel) round(ctx context.Context, round int) error {
 
 // values are what every load has: throughput, latency and the broker's CPU time.
 func (o outcome) values() map[string]float64 {
-	return map[string]float64{
+	v := map[string]float64{
 		"MB/s":            float64(o.bytes) / mega / o.elapsed.Seconds(),
 		"broker CPU s/GB": o.cpu.Seconds() / (float64(o.bytes) / giga),
 		"p99, ms":         percentile(o.latency, 99),
 	}
+	if o.syncs > 0 {
+		v["acknowledged batches per sync"] = float64(len(o.latency)) / o.syncs
+	}
+	return v
 }
 
 // drop deletes a topic.
@@ -183,7 +194,7 @@ func (l produceLoad) measure(ctx context.Context, b *broker, topic string) (map[
 }
 
 // preload is what there is to consume.
-const preload = 400_000_000
+const preload = 200_000_000
 
 func (l consumeLoad) measure(ctx context.Context, b *broker, topic string) (map[string]float64, error) {
 	l.topic = topic
@@ -213,7 +224,7 @@ func (l endToEnd) measure(ctx context.Context, b *broker, topic string) (map[str
 
 // starts measures first starts and what an idle broker takes.
 func (d *duel) starts(ctx context.Context) error {
-	settle, idle := 2*time.Second, 5*time.Second
+	settle, idle := 2*time.Second, 3*time.Second
 	if d.short {
 		settle, idle = time.Second, time.Second
 	}

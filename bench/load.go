@@ -16,6 +16,7 @@ type outcome struct {
 	elapsed time.Duration
 	latency []time.Duration // one for each request
 	cpu     time.Duration   // of the broker meanwhile
+	syncs   float64         // of the broker meanwhile, where it tells
 }
 
 // add takes in what another connection has done at the same time.
@@ -74,9 +75,19 @@ func (l *produceLoad) run(ctx context.Context, b *broker) (outcome, error) {
 	defer stopped()
 	var left atomic.Int64
 	left.Store(l.bytes)
-	return parallel(b, l.conns, func(i int) (outcome, error) {
+	before, _, err := b.syncs()
+	if err != nil {
+		return outcome{}, err
+	}
+	out, err := parallel(b, l.conns, func(i int) (outcome, error) {
 		return l.one(clients[i], produceFrame(l.batch, l.topic, int32(i%l.partitions)), &left)
 	})
+	if err != nil {
+		return outcome{}, err
+	}
+	after, _, err := b.syncs()
+	out.syncs = after - before
+	return out, err
 }
 
 // untilLed repeats f while a new topic has no leader yet.
@@ -155,6 +166,9 @@ func (l *produceLoad) one(c *client, frame []byte, left *atomic.Int64) (out outc
 	return out, <-done
 }
 
+// fetchWait is how long a fetch waits for records, as clients ask by default.
+const fetchWait = 500 * time.Millisecond
+
 // consumeLoad reads a topic again and again from its start; every connection reads one partition.
 type consumeLoad struct {
 	topic    string
@@ -176,7 +190,7 @@ func (l *consumeLoad) run(ctx context.Context, b *broker) (outcome, error) {
 		if err != nil {
 			return out, err
 		}
-		f := newFetcher(c, l.topic, int32(i), l.batch, l.maxBytes)
+		f := newFetcher(c, l.topic, int32(i), l.batch, l.maxBytes, fetchWait)
 		start := time.Now()
 		for offset := int64(0); time.Since(start) < l.duration; {
 			at := time.Now()

@@ -26,6 +26,7 @@ type options struct {
 	rounds int
 	quick  bool
 	only   string
+	side   string
 	out    string
 	root   string // of the repository
 	work   string // folder of data and logs, removed at the end
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "counted rounds")
 	flag.BoolVar(&o.quick, "quick", false, "short runs and little data, to try the harness")
 	flag.StringVar(&o.only, "only", "", "run the scenarios whose name contains this")
+	flag.StringVar(&o.side, "side", "", "measure only the side whose name contains this, for a profile")
 	flag.StringVar(&o.out, "out", "", "folder for raw.json and table.md; empty: bench/results/DATE-PART")
 	flag.BoolVar(&o.keep, "keep", false, "keep data and logs of the servers")
 	flag.Parse()
@@ -77,13 +79,14 @@ func run(ctx context.Context, o options) (err error) {
 	default:
 		return fmt.Errorf("-part %q is neither kafka nor debezium", o.part)
 	}
-	if err != nil {
+	if len(res.Samples) == 0 {
 		return err
 	}
 	if o.out == "" {
 		o.out = filepath.Join("bench", "results", time.Now().UTC().Format("2006-01-02")+"-"+o.part)
 	}
-	if err := res.write(o.out); err != nil {
+	res.Complete = err == nil // what was measured before an error is kept
+	if err := errors.Join(err, res.write(o.out)); err != nil {
 		return err
 	}
 	fmt.Print(res.table())

@@ -16,6 +16,7 @@ type results struct {
 	Settings []string `json:"settings"`
 	Rounds   int      `json:"rounds"`
 	Quick    bool     `json:"quick,omitempty"`
+	Complete bool     `json:"complete"`
 	Samples  []sample `json:"samples"`
 
 	order []string // scenarios as they came first

@@ -29,12 +29,15 @@ type client struct {
 	r  *bufio.Reader
 }
 
-func dial(addr string) (*client, error) {
+func dial(addr string) (*client, error) { return dialSized(addr, 256<<10) }
+
+// dialSized connects with a buffer of so many bytes for answers.
+func dialSized(addr string, buffer int) (*client, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return &client{nc: nc, r: bufio.NewReaderSize(nc, 256<<10)}, nil
+	return &client{nc: nc, r: bufio.NewReaderSize(nc, buffer)}, nil
 }
 
 func (c *client) close() { _ = c.nc.Close() }
@@ -177,9 +180,9 @@ type fetcher struct {
 	b         batch
 }
 
-func newFetcher(c *client, topic string, partition int32, b batch, maxBytes int32) *fetcher {
+func newFetcher(c *client, topic string, partition int32, b batch, maxBytes int32, wait time.Duration) *fetcher {
 	req := kmsg.NewPtrFetchRequest()
-	req.Version, req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = fetchVersion, -1, 500, 1, maxBytes
+	req.Version, req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = fetchVersion, -1, int32(wait.Milliseconds()), 1, maxBytes
 	req.SessionEpoch = -1
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic = topic
