@@ -78,7 +78,12 @@ differential-connect: bin/varve ## Compare the Connect worker with Apache Kafka 
 	go test -count=1 -timeout 30m -tags differential -v ./tests/differential/connect
 
 .PHONY: bench
-bench: bin/varve ## Run the benchmarks and print their raw results.
+bench: bin/varve ## Measure side by side with Apache Kafka and Debezium; raw results go to bench/results.
+	go run ./bench -part kafka
+	go run ./bench -part debezium -rounds 3
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of single packages.
 	go test -run '^$$' -bench . -benchmem ./internal/record/... ./broker/... ./sdk/... ./connectors/...
 
 .PHONY: generate

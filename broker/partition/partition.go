@@ -226,7 +226,11 @@ func (p *Partition) Append(batches []byte, o AppendOptions) (Appended, error) {
 		}
 		return Appended{}, err
 	}
-	l.Flush(info.LastOffset + 1)
+	if flushed := l.FlushedOffset(); flushed > info.LastOffset {
+		p.onFlushed(flushed) // the operating system is trusted with it: nobody else will tell
+	} else {
+		l.Flush(info.LastOffset + 1)
+	}
 	p.m.touch(p)
 	return Appended{FirstOffset: info.FirstOffset, LastOffset: info.LastOffset, LogAppendTime: info.LogAppendTime,
 		LogStart: info.LogStartOffset, LeaderEpoch: epoch, Duplicate: info.Duplicate}, nil
