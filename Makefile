@@ -61,6 +61,11 @@ fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
 chaos: bin/varve ## Kill the server by -9 under load (KILLS times, default 20) and check every acknowledged record.
 	go test -count=1 -timeout 30m -v -tags chaos ./tests/chaos/... -args -kills=$(or $(KILLS),20)
 
+.PHONY: powerloss
+powerloss: ## Simulate power losses (SEEDS, default 10000) and histories of the bucket (HISTORIES, default 1000) from seed SEED on.
+	go test -count=1 -timeout 60m -v -run 'TestPowerLoss$$' ./broker -args -powerloss.seed=$(or $(SEED),0) -powerloss.seeds=$(or $(SEEDS),10000)
+	go test -count=1 -timeout 30m -v -run 'TestHistories$$' ./tiering -args -histories.seed=$(or $(SEED),0) -histories.seeds=$(or $(HISTORIES),1000)
+
 .PHONY: bench
 bench: bin/varve ## Run the benchmarks and print their raw results.
 	go test -run '^$$' -bench . -benchmem ./internal/record/... ./broker/... ./sdk/... ./connectors/...

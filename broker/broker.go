@@ -112,7 +112,8 @@ func (b *Broker) openStorage(context.Context) error {
 		clusterID = b.dir.ClusterID()
 	}
 	b.ctl, err = controller.Open(controller.Env{FS: b.env.FS, Dir: path.Join(b.cfg.DataDir, "metadata"), NodeID: b.cfg.NodeID,
-		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed})
+		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed,
+		SnapshotBytes: b.cfg.MetadataSnapshotBytes})
 	if err != nil {
 		return fmt.Errorf("broker: open metadata: %w", err)
 	}
