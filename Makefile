@@ -77,6 +77,11 @@ differential-connect: bin/varve ## Compare the Connect worker with Apache Kafka 
 	tests/tools/connect.sh install
 	go test -count=1 -timeout 30m -tags differential -v ./tests/differential/connect
 
+.PHONY: powerloss
+powerloss: ## Simulate power losses (SEEDS, default 10000) and histories of the bucket (HISTORIES, default 1000) from seed SEED on.
+	go test -count=1 -timeout 60m -v -run 'TestPowerLoss$$' ./broker -args -powerloss.seed=$(or $(SEED),0) -powerloss.seeds=$(or $(SEEDS),10000)
+	go test -count=1 -timeout 30m -v -run 'TestHistories$$' ./tiering -args -histories.seed=$(or $(SEED),0) -histories.seeds=$(or $(HISTORIES),1000)
+
 .PHONY: bench
 bench: bin/varve ## Measure side by side with Apache Kafka and Debezium; raw results go to bench/results.
 	go run ./bench -part kafka
