@@ -125,7 +125,7 @@ func (r *runner) outcome(t *together, k, v string) difference {
 func (r *runner) again(t *together) {
 	for range settleTries {
 		k, v := asksAgain(t.k), asksAgain(t.v)
-		if !k && !v && !(reads[t.req.Key()] || idempotentFetch(t.req)) || len(unlisted(r.compare(t), t.req)) == 0 {
+		if !k && !v && !reads[t.req.Key()] && !idempotentFetch(t.req) || len(unlisted(r.compare(t), t.req)) == 0 {
 			return
 		}
 		time.Sleep(settleStep)

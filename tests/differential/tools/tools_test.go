@@ -135,23 +135,23 @@ var replacements = []struct {
 }{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDR"},
 	{regexp.MustCompile(`127\.0\.0\.1 +\d+`), "ADDR"},
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`(console|perf)-consumer-\d+`), "${1}-consumer-N"},
 	{regexp.MustCompile(`"topicId":"[\w-]{22}"`), `"topicId":ID`},
-	{regexp.MustCompile(`\}\}\}\{`), "}}}\n{"}, // the formatters end no line
+	{regexp.MustCompile(`\}\{"key"`), "}\n{\"key\""}, // the formatters end no line
 	{regexp.MustCompile(`"(totalBytes|usableBytes)":\d+`), `"${1}":N`},
 	{regexp.MustCompile(`(?m)Epoch: \d+$`), "Epoch: N"},
 	{regexp.MustCompile(`\d+ ms ago`), "N ms ago"},
 	{regexp.MustCompile(`request_percentage=55.5, producer_byte_rate=1048576.0`), "producer_byte_rate=1048576.0, request_percentage=55.5"}, // of a hash table
 	{regexp.MustCompile(`(TopicId: |Cluster ID: |ClusterId: +|DirectoryId: *)[A-Za-z0-9_-]{22}`), "${1}ID"},
-	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UUID"},
-	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,:]\d+)?`), "TIME"},
+	{regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d([.,:]\d+)?`), "TIME"},
 	{regexp.MustCompile(`\b17\d{11}\b|\b1[89]\d{11}\b`), "MILLIS"},
 	{regexp.MustCompile(`\d+\.\d+ (ms|records/sec|MB/sec)`), "N ${1}"},
 	{regexp.MustCompile(`\(\d+\.\d+ MB/sec\)`), "(N MB/sec)"},
 	{regexp.MustCompile(`\d+ ms (50th|95th|99th|99\.9th)`), "N ms ${1}"},
 	{regexp.MustCompile(`(TIME, TIME, [\d.]+), [\d.]+, (\d+), .*`), "${1}, N, ${2}, N"},
 	{regexp.MustCompile(`(?m)^\d+\t[\d.]+$|Percentiles: .*|Avg latency: .*`), "latencies"},
-	{regexp.MustCompile(`log-cleaner-test-\d+|kafka-log-cleaner-(produced|consumed)-\d+`), "log-cleaner-${1}-N"},
+	{regexp.MustCompile(`log-cleaner-test--?\d+|kafka-log-cleaner-(produced|consumed)-\d+`), "log-cleaner-${1}-N"},
 	{regexp.MustCompile(`Validated \d+ values`), "Validated N values"}, // keys are drawn
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
