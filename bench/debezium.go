@@ -248,15 +248,18 @@ func (c *capture) attach(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// untilActive waits until a slot is in use, or is not.
+// untilActive waits until a slot streams, or is not in use. A slot is in use while it is made, too, and what is changed then it
+// does not have.
 func (c *capture) untilActive(ctx context.Context, w *worker, slot string, want bool) error {
 	return w.proc.await(ctx, time.Minute, 10*time.Millisecond, "slot "+slot, func() error {
-		var active bool
-		if err := c.db.QueryRow(ctx, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", slot).Scan(&active); err != nil {
+		var active, streams bool
+		err := c.db.QueryRow(ctx, `SELECT s.active, coalesce(r.state = 'streaming', false) FROM pg_replication_slots s
+ LEFT JOIN pg_stat_replication r ON r.pid = s.active_pid WHERE s.slot_name = $1`, slot).Scan(&active, &streams)
+		if err != nil {
 			return err
 		}
-		if active != want {
-			return fmt.Errorf("active is %v", active)
+		if want && !streams || !want && active {
+			return fmt.Errorf("active is %v, streaming is %v", active, streams)
 		}
 		return nil
 	})

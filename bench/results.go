@@ -152,6 +152,9 @@ func (r *results) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Started %s on %d cores of %s, %.1f GiB, Linux %s, %s; load average %s before the start. Median of %d rounds (lowest–highest).\n\n",
 		r.Started, m.Cores, m.CPU, m.MemoryGiB, m.Kernel, m.Go, m.Load, r.Rounds)
+	if !r.Complete {
+		b.WriteString("The run was ended before it was complete: what it had measured by then.\n\n")
+	}
 	for _, s := range r.Settings {
 		fmt.Fprintf(&b, "- %s\n", s)
 	}
@@ -167,7 +170,7 @@ func (r *results) table() string {
 				ratio = fmt.Sprintf("%.2f", a.median/p.median)
 			}
 			for _, m := range r.marks {
-				if m.scenario == scenario && m.metric == metric && a.n > 0 {
+				if m.scenario == scenario && m.metric == metric && a.n > 0 && (m.absolute || p.n > 0) {
 					bound, verdict = m.String(), "short"
 					if m.met(a.median, p.median) {
 						verdict = "met"
