@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"path"
 	"path/filepath"
 	"sync"
@@ -83,7 +82,7 @@ func Open(ctx context.Context, cfg Config, env Env) (*Broker, error) {
 func (b *Broker) start(ctx context.Context) error {
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		b.openStorage, b.listen, b.openPartitions, b.register, b.openGroups, b.openTransactions, b.serve,
+		b.listen, b.openStorage, b.openPartitions, b.register, b.openGroups, b.openTransactions, b.serve,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -96,14 +95,17 @@ func (b *Broker) start(ctx context.Context) error {
 
 // openStorage opens the data directory and the metadata, and begins to open the bucket.
 func (b *Broker) openStorage(context.Context) error {
-	var err error
-	b.resolver, err = config.NewResolver(config.Options{Static: b.staticConfigs(), Bucket: b.env.Bucket != nil,
+	static, err := b.staticConfigs()
+	if err != nil {
+		return err
+	}
+	b.resolver, err = config.NewResolver(config.Options{Static: static, Bucket: b.env.Bucket != nil,
 		TierTopics: b.env.BucketConfigured})
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
 	b.dir, err = commitlog.OpenDir(commitlog.DirEnv{FS: b.env.FS, Clock: b.env.Clock, Log: b.env.Log, ClusterID: b.cfg.ClusterID,
-		NodeID: b.cfg.NodeID}, path.Join(b.cfg.DataDir, "logs"))
+		NodeID: b.cfg.NodeID, BootID: b.env.BootID}, path.Join(b.cfg.DataDir, "logs"))
 	if err != nil {
 		return fmt.Errorf("broker: open data directory: %w", err)
 	}
@@ -111,8 +113,13 @@ func (b *Broker) openStorage(context.Context) error {
 	if clusterID == "" {
 		clusterID = b.dir.ClusterID()
 	}
+	folders, err := b.dir.Folders()
+	if err != nil {
+		return fmt.Errorf("broker: open data directory: %w", err)
+	}
 	b.ctl, err = controller.Open(controller.Env{FS: b.env.FS, Dir: path.Join(b.cfg.DataDir, "metadata"), NodeID: b.cfg.NodeID,
-		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed})
+		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed,
+		SnapshotBytes: b.cfg.MetadataSnapshotBytes, Complete: b.dir.WasComplete(), MustExist: len(folders) > 0})
 	if err != nil {
 		return fmt.Errorf("broker: open metadata: %w", err)
 	}
@@ -121,18 +128,6 @@ func (b *Broker) openStorage(context.Context) error {
 	}
 	b.openTier()
 	return nil
-}
-
-// staticConfigs are the configured ones with what other fields say.
-func (b *Broker) staticConfigs() map[string]string {
-	static := map[string]string{}
-	for k, v := range b.cfg.Kafka {
-		static[k] = v
-	}
-	if b.cfg.Rack != "" {
-		static["broker.rack"] = b.cfg.Rack
-	}
-	return static
 }
 
 func (b *Broker) openTier() {
@@ -272,38 +267,13 @@ func (b *Broker) register(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("broker: listener %s: %w", l.Name, err)
 		}
-		protocol := "PLAINTEXT"
-		if l.TLS != nil {
-			protocol = "SSL"
-		}
-		reg.Listeners = append(reg.Listeners, controller.Listener{Name: l.Name, Host: host, Port: port, Protocol: protocol})
+		reg.Listeners = append(reg.Listeners, controller.Listener{Name: l.Name, Host: host, Port: port, Protocol: l.protocol()})
 	}
 	if _, err := b.ctl.RegisterBroker(ctx, reg); err != nil {
 		return fmt.Errorf("broker: register: %w", err)
 	}
 	b.parts.Start()
 	return nil
-}
-
-// advertised is the address that clients are told.
-func advertised(l Listener, bound net.Addr) (string, int32, error) {
-	if l.Advertise != "" {
-		return splitAddress(l.Advertise)
-	}
-	host, _, err := splitAddress(l.Address)
-	if err != nil {
-		return "", 0, err
-	}
-	_, port, err := splitAddress(bound.String())
-	if err != nil {
-		return "", 0, err
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		if host, err = os.Hostname(); err != nil {
-			return "", 0, err
-		}
-	}
-	return host, port, nil
 }
 
 func (b *Broker) openGroups(context.Context) error {
@@ -472,15 +442,15 @@ func (b *Broker) close(ctx context.Context) error {
 			s.Close()
 		}
 	}
+	if b.ctl != nil {
+		errs = append(errs, b.ctl.Close()) // before the directory says that all of the stop was clean
+	}
 	if b.dir != nil {
 		hw := map[kafka.TopicPartition]int64{}
 		if b.parts != nil {
 			hw = b.parts.HighWatermarks()
 		}
 		errs = append(errs, b.dir.Close(hw))
-	}
-	if b.ctl != nil {
-		errs = append(errs, b.ctl.Close())
 	}
 	return errors.Join(errs...)
 }

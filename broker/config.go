@@ -44,6 +44,8 @@ type Config struct {
 	// TierStartWait is how long the start waits to hear whether the bucket works. One that is only unreachable does not
 	// keep the broker from starting.
 	TierStartWait time.Duration
+	// MetadataSnapshotBytes is how much the metadata log grows before a snapshot replaces it; 0 is the controller's default.
+	MetadataSnapshotBytes int64
 
 	Partition partition.Config
 	Tiering   tiering.Config
@@ -74,6 +76,9 @@ type Env struct {
 	Metrics          prometheus.Registerer // nil: none
 	// OnFailed is called once when the broker cannot go on: its metadata's disk failed. Nil: nobody is told.
 	OnFailed func(error)
+	// BootID names the run of the operating system (vfs.BootID), so that a kill of the process is told from a power loss. "":
+	// every unclean stop may have been one.
+	BootID string
 }
 
 // DefaultConfig listens on 127.0.0.1:9092 and keeps its data in ./varve-data.

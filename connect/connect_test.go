@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestREST(t *testing.T) {
 	defer cluster.Close()
 	cfg := DefaultConfig()
 	cfg.Bootstrap, cfg.Listen = cluster.ListenAddrs(), "127.0.0.1:0"
-	c, err := Open(t.Context(), cfg, Env{Plugins: registry{}, Version: "9.9", Commit: "abc"})
+	c, err := Open(t.Context(), cfg, Env{Plugins: registry{}, Version: "9.9", Commit: "abc", Level: new(slog.LevelVar)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +147,10 @@ func TestREST(t *testing.T) {
 		{"PUT", "/connectors/x/pause", "", 404, `Unknown connector x`},
 		{"POST", "/connectors/x/restart", "", 404, `Unknown connector: x`},
 		{"POST", "/connectors", `{`, 400, `Invalid JSON`},
+		{"POST", "/connectors", "", 415, `HTTP 415 Unsupported Media Type`},
+		{"POST", "/connectors", `[]`, 400, `Invalid JSON in the request body: a JSON object is expected, not a JSON array`},
+		{"POST", "/connectors", `{"name":"x","config":{},"extra":1}`, 400, `Invalid JSON in the request body: unknown field \"extra\"`},
+		{"PUT", "/connectors/x/config", `{"a":{}}`, 400, `the value of a is neither a string, a number nor a boolean`},
 		{"POST", "/connectors", `{"name":"x","config":{}}`, 400, `contains no connector type`},
 		{"POST", "/connectors", `{"name":"x","config":{"connector.class":"nope"}}`, 400, `Failed to find any class that implements Connector and which name matches nope`},
 		{"POST", "/connectors", `{"name":"x","config":{"connector.class":"still","tasks.max":"a"}}`, 400,
@@ -155,7 +160,7 @@ func TestREST(t *testing.T) {
 		{"POST", "/connectors", `{"name":"x","initial_state":"ODD","config":{"connector.class":"still","password":"p"}}`, 400, `initial_state`},
 	})
 	status, body, header := ask("POST", "/connectors", `{"name":" x ","config":{"connector.class":"com.example.Still","tasks.max":1,"password":"p"}}`)
-	if status != 201 || header.Get("Location") != "/connectors/x" || body != `{"name":"x","config":{"connector.class":"com.example.Still","name":"x","password":"p","tasks.max":"1"},"tasks":[],"type":"source"}` {
+	if status != 201 || header.Get("Location") != "http://"+c.Addr()+"/connectors/x" || body != `{"name":"x","config":{"connector.class":"com.example.Still","name":"x","password":"p","tasks.max":"1"},"tasks":[],"type":"source"}` {
 		t.Errorf("created: %d %s %s", status, header.Get("Location"), body)
 	}
 	awaitStatus("/connectors/x/tasks/0/status", `"state":"RUNNING"`)
@@ -204,6 +209,9 @@ func TestREST(t *testing.T) {
 		{"PUT", "/connector-plugins/still/config/validate", `{"connector.class":"still","name":"x","password":"secret"}`, 200,
 			`"value":{"name":"password","value":"[hidden]","recommended_values":[],"errors":[],"visible":true}`},
 		{"PUT", "/connector-plugins/still/config/validate", `{"connector.class":"still","name":"x"}`, 200, `"error_count":1`},
+		{"GET", "/connector-plugins/still/config", "", 200, `"name":"key.converter","type":"CLASS","required":false,"default_value":null`},
+		{"PUT", "/connector-plugins/still/config/validate", `{"connector.class":"still","name":"x","password":"p"}`, 200,
+			`"value":{"name":"key.converter","value":"org.apache.kafka.connect.json.JsonConverter"`},
 		{"PUT", "/connector-plugins/still/config/validate", `{"connector.class":"other","name":"x"}`, 400, `does not match request type still`},
 		{"GET", "/admin/loggers", "", 200, `{"root":{"level":"INFO","last_modified":null}}`},
 		{"GET", "/admin/loggers/x", "", 404, `Logger x not found.`},
@@ -215,5 +223,25 @@ func TestREST(t *testing.T) {
 	if status != 201 {
 		t.Errorf("%d %s", status, body)
 	}
-	awaitStatus("/connectors/idle/status", `"connector":{"state":"STOPPED"`)
+	awaitStatus("/connectors/idle/status", `"connector":{"state":"STOPPED","worker_id":"`+c.Addr()+`","version":"1.2.3"}`)
+	status, body, header = ask("OPTIONS", "/connectors", "")
+	if status != 200 || header.Get("Allow") != "GET, HEAD, POST, OPTIONS" || body != header.Get("Allow") {
+		t.Errorf("OPTIONS: %d %v %s", status, header, body)
+	}
+	status, body, _ = ask("POST", "/connectors", `{"name":"later","initial_state":"PAUSED","config":{"connector.class":"still","password":"p"}}`)
+	if status != 201 {
+		t.Errorf("%d %s", status, body)
+	}
+	awaitStatus("/connectors/later/status", `"connector":{"state":"PAUSED"`)
+	run([]call{
+		{"GET", "/connectors/later/status", "", 200, `"tasks":[],`},
+		{"PUT", "/connectors/later/resume", "", 202, ``},
+	})
+	awaitStatus("/connectors/later/status", `"tasks":[{"id":0,"state":"RUNNING"`)
+	run([]call{
+		{"PUT", "/admin/loggers/root", `{"level":"error"}`, 200, `["root"]`},
+		{"PUT", "/admin/loggers/root", `{"level":"ERROR"}`, 200, `[]`},
+		{"GET", "/admin/loggers/root", "", 200, `{"level":"ERROR","last_modified":1`},
+		{"PUT", "/admin/loggers/root?scope=cluster", `{"level":"WARN"}`, 204, ``},
+	})
 }

@@ -183,11 +183,12 @@ func TestConcurrentCompaction(t *testing.T) {
 	}
 }
 
-// foldValues reads a log in which the record at offset i has key i%keys and value i. What is read later may be newer than
-// what was there when it began, never older.
+// foldValues reads a log in which the record at offset i has key i%keys and value i, up to its end at the time of the last
+// read: what took the place of a record may lie beyond the end at the time of the first. It finds every key's last record
+// at the time of the first read, or a newer one.
 func foldValues(l *Log, keys int64) error {
 	end, last := l.EndOffset(), map[int64]int64{}
-	for off := int64(0); off < end; {
+	for off := int64(0); off < l.EndOffset(); {
 		s, err := l.Read(off, 2000, l.EndOffset(), true)
 		if err != nil {
 			return err

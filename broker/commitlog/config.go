@@ -155,4 +155,9 @@ type State struct {
 	Clean bool
 	// Synced: what is in the files was made durable after the stop (by one SyncFS for all logs).
 	Synced bool
+	// Killed: only the process ended, so the files hold all that was ever written to them; what is missing or wrong, but for
+	// the end of the last write, is damage.
+	Killed bool
+	// StartSaved: LogStart was durable before any segment below it was deleted.
+	StartSaved bool
 }

@@ -37,6 +37,9 @@ type DirEnv struct {
 	// ClusterID is compared with meta.properties and written to a new one; "" where it is not known yet.
 	ClusterID string
 	NodeID    int32
+	// BootID names the run of the operating system (vfs.BootID). Where it is the one of the run before, that ended as a
+	// process only, and nothing that it wrote is lost. "" is not known: every unclean stop may have been a power loss.
+	BootID string
 	// MaxOpenFiles bounds the descriptors kept for files that are not in use; 0 is 4096.
 	MaxOpenFiles int
 }
@@ -46,6 +49,8 @@ type Hooks struct {
 	OnFlushed func(flushed int64)
 	OnFailed  func(error)
 	ScrubPace func(n int) error
+	// Remote: the log's beginning may be in a remote tier only, though the log is not tiered any more.
+	Remote bool
 }
 
 // Dir is a data directory: it owns meta.properties, the lock, the checkpoints, the group commit and the open logs. All
@@ -57,7 +62,10 @@ type Dir struct {
 	syncer *Syncer
 	files  *FileCache
 	clean  bool
-	meta   metaProperties
+	killed bool
+	// startSaved says that the run before kept the log start checkpoint as this one does, and that it could be read.
+	startSaved bool
+	meta       metaProperties
 
 	mu struct {
 		sync.Mutex
@@ -104,6 +112,9 @@ func (d *Dir) open() error {
 	if err := d.openMeta(); err != nil {
 		return err
 	}
+	if err := d.openBoot(); err != nil {
+		return err
+	}
 	if err := d.readCheckpoints(); err != nil {
 		return err
 	}
@@ -131,8 +142,8 @@ func (d *Dir) open() error {
 }
 
 func (d *Dir) readCheckpoints() (err error) {
-	if d.mu.start, err = readCheckpoint(d.env.FS, d.root+"/"+startFile); err != nil {
-		return err // without it, deleted records would come back
+	if err := d.readStarts(); err != nil {
+		return err
 	}
 	for name, to := range map[string]*map[kafka.TopicPartition]int64{recoveryFile: &d.mu.recovery, highWatermarkFile: &d.mu.highWatermark, cleanerFile: &d.mu.cleaned} {
 		*to, err = readCheckpoint(d.env.FS, d.root+"/"+name)
@@ -147,8 +158,27 @@ func (d *Dir) readCheckpoints() (err error) {
 	return nil
 }
 
+// readStarts reads the log starts. A damaged checkpoint is kept beside, and the logs begin with their first segment: a record
+// that DeleteRecords took out of that segment can be read again, which is less than a broker that does not start.
+func (d *Dir) readStarts() (err error) {
+	name := d.root + "/" + startFile
+	d.mu.start, err = readCheckpoint(d.env.FS, name)
+	if !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	kept := fmt.Sprintf("%s.damaged-%d", name, d.env.Clock().UnixNano())
+	d.env.Log.Error("log start checkpoint is damaged: logs begin with their first segment, so that records deleted by DeleteRecords may be read again",
+		"error", err, "kept_as", kept)
+	d.mu.start, d.startSaved = map[kafka.TopicPartition]int64{}, false
+	return d.env.FS.Rename(name, kept)
+}
+
 // WasClean reports whether the last stop was clean.
 func (d *Dir) WasClean() bool { return d.clean }
+
+// WasComplete reports that nothing that was written before the last stop can be missing: the stop was clean, or only the
+// process ended.
+func (d *Dir) WasComplete() bool { return d.clean || d.killed }
 
 // Free tells the bytes left and the total on the directory's file system.
 func (d *Dir) Free() (free, total uint64, err error) { return d.env.FS.Free(d.root) }
@@ -172,10 +202,10 @@ func (d *Dir) OpenLog(tp kafka.TopicPartition, topicID kafka.UUID, cfg Config, h
 	known, wasDirty := d.mu.dirty[tp]
 	env := Env{
 		FS: d.env.FS, Syncer: d.syncer, Files: d.files, Clock: d.env.Clock, Log: d.env.Log,
-		OnFlushed: hooks.OnFlushed, OnFailed: hooks.OnFailed, ScrubPace: hooks.ScrubPace,
+		OnFlushed: hooks.OnFlushed, OnFailed: d.failed(hooks.OnFailed), ScrubPace: hooks.ScrubPace,
 		State: State{
 			RecoveryPoint: d.mu.recovery[tp], LogStart: d.mu.start[tp], Cleaned: d.mu.cleaned[tp],
-			Clean: d.clean && !known || known && !wasDirty, Synced: !known,
+			Clean: d.clean && !known || known && !wasDirty, Synced: !known, Killed: d.killed && !known, StartSaved: d.startSaved && !hooks.Remote,
 		},
 		SaveStart:         func(offset int64) error { return d.saveOffset(&d.startWriter, d.mu.start, tp, offset) },
 		SaveCleaned:       func(offset int64) error { return d.saveOffset(&d.cleanerWriter, d.mu.cleaned, tp, offset) },
@@ -227,6 +257,17 @@ func (d *Dir) Written(tp kafka.TopicPartition) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.recovery[tp] > d.mu.start[tp]
+}
+
+// Stray counts the folders that SetAside has kept.
+func (d *Dir) Stray() (n int, err error) {
+	entries, err := d.env.FS.ReadDir(d.root)
+	for _, e := range entries {
+		if e.IsDir() && strings.HasSuffix(e.Name(), suffixStrayDir) {
+			n++
+		}
+	}
+	return n, err
 }
 
 // Folder is a partition folder on disk.

@@ -25,5 +25,5 @@
 //	*.swap                          a compacted segment that takes the place of others; see swap.go
 //
 // The data directory: meta.properties, recovery-point-offset-checkpoint, log-start-offset-checkpoint,
-// replication-offset-checkpoint, cleaner-offset-checkpoint, .kafka_cleanshutdown, .lock.
+// replication-offset-checkpoint, cleaner-offset-checkpoint, .kafka_cleanshutdown, boot-id, .lock.
 package commitlog

@@ -31,6 +31,8 @@ type env struct {
 	log  *Log
 	cfg  Config
 	wait *flushWait
+	// bootID is the run of the operating system that start tells the directory.
+	bootID string
 }
 
 // flushWait waits for OnFlushed and OnFailed.
@@ -72,7 +74,7 @@ func (e *env) start() error {
 	e.wait = &flushWait{}
 	e.wait.cond = sync.NewCond(&e.wait.mu)
 	var err error
-	e.dir, err = OpenDir(DirEnv{FS: e.fs, Clock: func() time.Time { return e.now }, ClusterID: "c", NodeID: 1}, testRoot)
+	e.dir, err = OpenDir(DirEnv{FS: e.fs, Clock: func() time.Time { return e.now }, ClusterID: "c", NodeID: 1, BootID: e.bootID}, testRoot)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type loader struct {
 // load reads the folder, validates what needs it, and makes the log ready.
 func (l *Log) load() error {
 	state := l.env.State
+	l.savedStart.Store(state.LogStart)
 	ld := loader{l: l, txns: map[int64]bool{}}
 	found, err := ld.list()
 	if err != nil {
@@ -383,7 +384,7 @@ func (s *segment) cutIndex(slot *fileSlot, suffix string, size, keep int64) erro
 	if err != nil {
 		return err
 	}
-	s.auxDirty = true
+	s.auxGen++
 	return errors.Join(f.Truncate(keep), f.release())
 }
 
@@ -452,6 +453,9 @@ func (ld *loader) finish(state State) error {
 	first := ld.segs[0].base
 	start := state.LogStart
 	if !l.cfg.Load().Tiered {
+		if err := ld.checkFirst(state); err != nil {
+			return err
+		}
 		start = max(start, first)
 	}
 	if start > end {
@@ -465,6 +469,7 @@ func (ld *loader) finish(state State) error {
 	}
 	l.start.Store(start)
 	l.localStart.Store(max(start, first))
+	l.mu.epochs.truncateStart(start) // the batches know of epochs below it
 	if state.Cleaned <= end {
 		l.cleaned.Store(state.Cleaned)
 	}
@@ -479,6 +484,19 @@ func (ld *loader) finish(state State) error {
 		return nil
 	}
 	return l.syncAll()
+}
+
+// checkFirst finds that segments are gone from the log's beginning: the start is durable before retention deletes what is
+// below it. An empty log that begins above was being reset when the last run ended.
+func (ld *loader) checkFirst(state State) error {
+	first := ld.segs[0]
+	if !state.StartSaved || first.base <= state.LogStart {
+		return nil
+	}
+	if len(ld.segs) == 1 && first.size.Load() == 0 && state.RecoveryPoint <= state.LogStart {
+		return nil
+	}
+	return &CorruptError{File: first.name(suffixLog), Offset: state.LogStart, Reason: missing(state.LogStart, first.base)}
 }
 
 // syncAll makes what is in the files durable before anything is served from them: after a crash of the process alone, it

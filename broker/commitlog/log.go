@@ -23,6 +23,7 @@ type Log struct {
 	// segs is the present list, ascending; never changed in place. Empty before the first append.
 	segs       atomic.Pointer[[]*segment]
 	start      atomic.Int64
+	savedStart atomic.Int64 // the start that is durable
 	localStart atomic.Int64
 	end        atomic.Int64
 	flushed    atomic.Int64

@@ -14,6 +14,9 @@ import (
 
 // Recovery after an unclean stop.
 //
+// Where only the process ended (State.Killed), no sector is lost: but for a last batch that is not all there, what is wrong or
+// missing is damage.
+//
 // Bytes below the recovery point are durable and are not read. Above it every batch is verified. At the first bad one:
 //
 //   - Nothing valid follows: it is the torn tail of the last writes, which nobody was told of. It is cut.
@@ -61,6 +64,8 @@ func (ld *loader) recover(state State) error {
 		case end < next.base && end < state.RecoveryPoint:
 			return &CorruptError{File: s.name(suffixLog), Position: s.size.Load(), Offset: end,
 				Reason: fmt.Errorf("the segment ends before the next one at %d and the recovery point %d", next.base, state.RecoveryPoint)}
+		case end < next.base && next.base-end <= math.MaxInt32 && state.Killed:
+			return &CorruptError{File: s.name(suffixLog), Position: s.size.Load(), Offset: end, Reason: missing(end, next.base)}
 		case end < next.base && next.base-end <= math.MaxInt32: // larger ones are gaps between segments
 			l.env.Log.Warn("the end of a segment was not written before the stop; later segments are cut", "file", s.name(suffixLog), "end", end, "next", next.base)
 			return ld.cut(i, s.size.Load())
@@ -184,6 +189,10 @@ func (ld *loader) judge(i int, bad *CorruptError, size, recoveryPoint int64) err
 		for _, later := range ld.segs[i+1:] {
 			found = found || later.size.Load() > 0
 		}
+		if ld.l.env.State.Killed && (found || !errors.Is(bad.Reason, record.ErrPartial)) {
+			bad.Reason = fmt.Errorf("%w; the machine has been up since this was written, so it is damage", bad.Reason)
+			return bad
+		}
 		if !found || errors.Is(bad.Reason, record.ErrPartial) {
 			ld.l.env.Log.Info("the torn end of the log is cut", "file", bad.File, "position", bad.Position, "offset", bad.Offset, "bytes", size-bad.Position, "reason", bad.Reason)
 			return nil
@@ -193,12 +202,17 @@ func (ld *loader) judge(i int, bad *CorruptError, size, recoveryPoint int64) err
 	if err != nil {
 		return err
 	}
-	if !lost {
+	if !lost || ld.l.env.State.Killed {
 		bad.Reason = fmt.Errorf("%w; batches follow at %d", bad.Reason, next)
 		return bad
 	}
 	ld.l.env.Log.Warn("bytes that were not written before the stop are cut, with what follows", "file", bad.File, "position", bad.Position, "offset", bad.Offset, "bytes", size-bad.Position, "segments", len(ld.segs)-i-1)
 	return nil
+}
+
+// missing words a hole between two segments.
+func missing(from, to int64) error {
+	return fmt.Errorf("records %d to %d are missing: a segment file was removed or cut short; put it back, or delete the topic", from, to-1)
 }
 
 // findBatch looks for a valid batch of a later offset in [pos, size).

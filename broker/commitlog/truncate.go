@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/varvehq/varve/internal/vfs"
 )
@@ -148,7 +149,9 @@ func (l *Log) doReset(offset int64) error {
 	if err := l.lowerRecovery(min(offset, l.start.Load())); err != nil {
 		return err
 	}
-	segs := *l.segs.Load()
+	// What retention could not remove yet goes too: a segment that begins anew may have its name.
+	segs := append(slices.Clone(l.undeleted), *l.segs.Load()...)
+	l.undeleted = nil
 	l.mu.truncates++
 	start := offset
 	if l.cfg.Load().Tiered {
@@ -199,10 +202,13 @@ func (l *Log) removeSnapshots() error {
 }
 
 func (l *Log) saveStart(offset int64) error {
-	if l.env.SaveStart == nil {
-		return nil
+	if l.env.SaveStart != nil {
+		if err := l.env.SaveStart(offset); err != nil {
+			return err
+		}
 	}
-	return l.env.SaveStart(offset)
+	l.savedStart.Store(offset)
+	return nil
 }
 
 // removeSegments takes segments that are in no list any more off the disk: each .log is renamed and the folder synced

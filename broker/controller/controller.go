@@ -113,7 +113,7 @@ func (c *Controller) bootstrap() *snapshotContent {
 
 // load reads what is on disk and starts Raft on it.
 func (c *Controller) load() error {
-	st, snap, err := openStore(c.env.FS, c.env.Dir, c.bootstrap)
+	st, snap, err := openStore(&c.env, c.bootstrap)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"strings"
 
 	"go.etcd.io/raft/v3/raftpb"
 )
@@ -160,6 +161,15 @@ func readLog(b []byte) (*logContent, error) {
 	}
 	c.size = int64(off)
 	return c, nil
+}
+
+// frameBegins reports whether b is the beginning of a frame whose end is missing, or nothing.
+func frameBegins(b []byte) bool {
+	if len(b) < frameHeadSize {
+		return strings.HasPrefix(frameMagic, string(b[:min(len(b), len(frameMagic))]))
+	}
+	n := int64(binary.BigEndian.Uint32(b[4:]))
+	return string(b[:4]) == frameMagic && n <= maxFrameSize && n > int64(len(b)-frameHeadSize)
 }
 
 // nextFrame finds the first whole frame at or after off, or -1.

@@ -37,7 +37,8 @@ type store struct {
 
 // openStore opens what dir holds. A folder without a snapshot is new: it gets the first snapshot, with what bootstrap makes.
 // The returned snapshot's records are for the caller to apply.
-func openStore(fsys vfs.FS, dir string, bootstrap func() *snapshotContent) (*store, *snapshotContent, error) {
+func openStore(env *Env, bootstrap func() *snapshotContent) (*store, *snapshotContent, error) {
+	fsys, dir := env.FS, env.Dir
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, nil, err
 	}
@@ -46,13 +47,16 @@ func openStore(fsys vfs.FS, dir string, bootstrap func() *snapshotContent) (*sto
 	}
 	s := &store{MemoryStorage: raft.NewMemoryStorage(), fs: fsys, dir: dir}
 	snap, err := s.readSnapshot()
+	if errors.Is(err, fs.ErrNotExist) && env.MustExist {
+		return nil, nil, fmt.Errorf("%w: %s is missing, though there are partitions of its topics", ErrCorrupt, s.path(snapshotName))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		snap, err = s.create(bootstrap())
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.load(snap); err != nil {
+	if err := s.load(snap, env.Complete); err != nil {
 		if s.file != nil {
 			err = errors.Join(err, s.file.Close())
 		}
@@ -89,7 +93,7 @@ func (s *store) create(snap *snapshotContent) (*snapshotContent, error) {
 }
 
 // load reads the log behind a snapshot and cuts off a torn tail.
-func (s *store) load(snap *snapshotContent) error {
+func (s *store) load(snap *snapshotContent, complete bool) error {
 	b, err := vfs.ReadFile(s.fs, s.path(logName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s is missing", ErrCorrupt, s.path(logName))
@@ -99,6 +103,9 @@ func (s *store) load(snap *snapshotContent) error {
 	c, err := readLog(b)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.path(logName), err)
+	}
+	if complete && !frameBegins(b[c.size:]) {
+		return fmt.Errorf("%w: %s is damaged at byte %d: nothing that was written there can have been lost", ErrCorrupt, s.path(logName), c.size)
 	}
 	if c.base.index > snap.at.index {
 		return fmt.Errorf("%w: the log begins after entry %d, the snapshot ends at %d", ErrCorrupt, c.base.index, snap.at.index)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,6 +67,47 @@ func TestTornTail(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// Where nothing can have been lost, a last frame that is all there but wrong is damage; one whose end is missing is torn.
+func TestDamagedTailOfACompleteLog(t *testing.T) {
+	env := testEnv(t, vfs.NewMem())
+	whole := filled(t, env)
+	env.Complete = true
+	last := bytes.LastIndex(whole, []byte(frameMagic))
+	for cut := last; cut < len(whole); cut += 7 {
+		writeLog(t, env, whole[:cut])
+		c := open(t, env)
+		if n := c.Image().NumTopics(); n != 4 {
+			t.Fatalf("cut at %d: %d topics", cut, n)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at := last; at < len(whole); at++ {
+		if at >= last+4 && at < last+8 {
+			continue // a larger length is that of a torn frame
+		}
+		bad := bytes.Clone(whole)
+		bad[at] ^= 0x40
+		writeLog(t, env, bad)
+		if _, err := Open(env); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), logName) {
+			t.Fatalf("bit flipped in byte %d: %v", at, err)
+		}
+	}
+}
+
+// A cluster that has partitions is not made anew.
+func TestMissingMetadataIsNotANewCluster(t *testing.T) {
+	env := testEnv(t, vfs.NewMem())
+	env.MustExist = true
+	if _, err := Open(env); !errors.Is(err, ErrCorrupt) {
+		t.Fatal(err)
+	}
+	if _, err := env.FS.Open(env.Dir + "/" + snapshotName); !vfs.IsNotExist(err) {
+		t.Fatalf("something was made: %v", err)
 	}
 }
 

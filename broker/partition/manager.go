@@ -95,7 +95,7 @@ func NewManager(cfg Config, env Env) (*Manager, error) {
 	m.mu.dying = map[kafka.UUID][]*Partition{}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	var err error
-	m.metrics, err = newMetrics(env.Metrics, func() float64 { return float64(m.count.Load()) })
+	m.metrics, err = newMetrics(env.Metrics, func() float64 { return float64(m.count.Load()) }, env.Dir.SyncStats)
 	return m, err
 }
 
@@ -307,6 +307,9 @@ func (m *Manager) Recover(ctx context.Context, im *controller.Image) error {
 		})
 	}
 	err = g.Wait()
+	stray, serr := m.env.Dir.Stray()
+	err = errors.Join(err, serr)
+	m.metrics.stray.Set(float64(stray))
 	for p := range m.all {
 		if !found[p.name()] && m.env.Dir.Written(p.name()) {
 			p.onDisk.Store(true)
@@ -331,7 +334,8 @@ func (m *Manager) recoverFolder(tp kafka.TopicPartition, id kafka.UUID, im *cont
 	if _, deleted := im.PendingDeletes[id]; deleted {
 		return m.env.Dir.DeleteLog(tp)
 	}
-	m.env.Log.Warn("folder of no known topic is set aside", "partition", tp, "topic_id", id)
+	m.env.Log.Error("folder of a topic that the metadata does not know is set aside as *-stray: its records are not served; where the metadata was lost, stop and restore it",
+		"partition", tp, "topic_id", id)
 	return m.env.Dir.SetAside(tp)
 }
 

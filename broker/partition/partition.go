@@ -226,7 +226,11 @@ func (p *Partition) Append(batches []byte, o AppendOptions) (Appended, error) {
 		}
 		return Appended{}, err
 	}
-	l.Flush(info.LastOffset + 1)
+	if flushed := l.FlushedOffset(); flushed > info.LastOffset {
+		p.onFlushed(flushed) // the operating system is trusted with it: nobody else will tell
+	} else {
+		l.Flush(info.LastOffset + 1)
+	}
 	p.m.touch(p)
 	return Appended{FirstOffset: info.FirstOffset, LastOffset: info.LastOffset, LogAppendTime: info.LogAppendTime,
 		LogStart: info.LogStartOffset, LeaderEpoch: epoch, Duplicate: info.Duplicate}, nil
@@ -256,6 +260,7 @@ func (p *Partition) open() (*commitlog.Log, error) {
 		OnFlushed: p.onFlushed,
 		OnFailed:  func(err error) { p.fail(fmt.Errorf("%w: %w", ErrStorage, err)) },
 		ScrubPace: p.m.scrubPace,
+		Remote:    p.tier.known > 0,
 	})
 	if err != nil {
 		return nil, p.openFailed(fmt.Errorf("%w: open %s: %w", ErrStorage, p, err))
@@ -263,8 +268,8 @@ func (p *Partition) open() (*commitlog.Log, error) {
 	if err := p.startBehindTier(l); err != nil {
 		return nil, errors.Join(err, p.m.env.Dir.CloseLog(p.name()))
 	}
+	p.onFlushed(l.FlushedOffset()) // before anybody sees the log: with a high watermark of 0 it would look empty
 	p.log.Store(l)
-	p.onFlushed(l.FlushedOffset())
 	if l.EndOffset() > l.StartOffset() {
 		p.m.touch(p)
 	}
@@ -301,10 +306,13 @@ func (p *Partition) startBehindTier(l *commitlog.Log) error {
 	return nil
 }
 
+// Alone reports whether this broker is the only replica in sync, so that the disk is all that a commit waits for.
+func (p *Partition) Alone() bool { return p.leader.Load().isr <= 1 }
+
 // onFlushed is told by the syncer what is on disk. With this broker as the only replica that is what is committed.
 func (p *Partition) onFlushed(flushed int64) {
 	raise(&p.flushed, flushed)
-	if p.leader.Load().isr <= 1 {
+	if p.Alone() {
 		raise(&p.hw, flushed) // never past what is on disk
 	}
 	p.wake(false)

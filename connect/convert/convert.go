@@ -90,7 +90,7 @@ func Find(name string, role Role) (Class, bool) {
 func New(name string, role Role, cfg map[string]string) (Converter, error) {
 	c, ok := Find(name, role)
 	if !ok {
-		return nil, fmt.Errorf("class %s could not be found", name)
+		return nil, fmt.Errorf("Class %s could not be found.", name) //nolint:staticcheck // Kafka's wording
 	}
 	switch c.Name {
 	case JSONClass:
@@ -168,7 +168,7 @@ func jsonDefs() []sdk.ConfigDef {
 		{Name: "decimal.format", Type: sdk.TypeString, HasDefault: true, Default: "BASE64", Importance: "LOW", Group: "Serialization", Width: "MEDIUM",
 			DisplayName: "Decimal Format", OneOf: []string{"BASE64", "NUMERIC"},
 			Doc: "Which format decimals are written in: BASE64 (unscaled bytes) or NUMERIC (a JSON number). Both are read."},
-		{Name: "replace.null.with.default", Type: sdk.TypeBoolean, HasDefault: true, Default: "true", Importance: "LOW", Group: "Schemas", OrderInGroup: 2, Width: "MEDIUM",
+		{Name: "replace.null.with.default", Type: sdk.TypeBoolean, HasDefault: true, Default: "true", Importance: "LOW", Group: "Serialization", OrderInGroup: 1, Width: "MEDIUM",
 			DisplayName: "Replace null with default", Doc: "Whether a null is replaced by the field's default where it has one."},
 	}
 }

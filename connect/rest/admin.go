@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/varvehq/varve/connect/worker"
 )
@@ -87,14 +88,14 @@ type loggerDoc struct {
 const rootLogger = "root"
 
 func (s *server) listLoggers(*http.Request) (answer, error) {
-	return ok(map[string]loggerDoc{rootLogger: {Level: s.loggers.name()}})
+	return ok(map[string]loggerDoc{rootLogger: s.loggers.doc()})
 }
 
 func (s *server) getLogger(r *http.Request) (answer, error) {
 	if r.PathValue("logger") != rootLogger {
 		return answer{}, &badRequest{http.StatusNotFound, "Logger " + r.PathValue("logger") + " not found."}
 	}
-	return ok(loggerDoc{Level: s.loggers.name()})
+	return ok(s.loggers.doc())
 }
 
 func (s *server) putLogger(r *http.Request) (answer, error) {
@@ -114,9 +115,12 @@ func (s *server) putLogger(r *http.Request) (answer, error) {
 	if r.PathValue("logger") != rootLogger || s.env.Level == nil {
 		return answer{}, &badRequest{http.StatusNotFound, "Logger " + r.PathValue("logger") + " not found."}
 	}
-	s.env.Level.Set(level)
-	if strings.EqualFold(r.URL.Query().Get("scope"), "cluster") {
+	changed := s.loggers.set(level, time.Now().UnixMilli())
+	switch {
+	case strings.EqualFold(r.URL.Query().Get("scope"), "cluster"):
 		return answer{status: http.StatusNoContent}, nil
+	case changed:
+		return ok([]string{rootLogger})
 	}
-	return ok([]string{rootLogger})
+	return ok([]string{})
 }

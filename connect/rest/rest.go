@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/varvehq/varve/connect/topics"
@@ -38,7 +39,7 @@ const maxBody = 8 << 20
 type server struct {
 	env     Env
 	w       *worker.Worker
-	loggers loggers
+	loggers *loggers
 }
 
 // Handler serves the interface.
@@ -79,7 +80,7 @@ func Handler(env Env) http.Handler {
 	return withErrors(mux)
 }
 
-// answer is a status and a body; a nil body is none.
+// answer is a status and a body; a nil body is none. location is a path.
 type answer struct {
 	status   int
 	body     any
@@ -113,7 +114,11 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, f func(r *http.Re
 		return
 	}
 	if a.location != "" {
-		w.Header().Set("Location", a.location)
+		scheme := "http://"
+		if r.TLS != nil {
+			scheme = "https://"
+		}
+		w.Header().Set("Location", scheme+r.Host+a.location)
 	}
 	if a.body == nil {
 		w.WriteHeader(a.status)
@@ -177,12 +182,24 @@ func withErrors(mux *http.ServeMux) http.Handler {
 			mux.ServeHTTP(rec, r)
 			if allow := rec.header.Get("Allow"); allow != "" {
 				w.Header().Set("Allow", allow)
+				if r.Method == http.MethodOptions {
+					options(w, allow)
+					return
+				}
 			}
 			write(w, rec.status, errorBody{rec.status, "HTTP " + strconv.Itoa(rec.status) + " " + http.StatusText(rec.status)})
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// options answers OPTIONS with the methods of a path.
+func options(w http.ResponseWriter, allow string) {
+	allow += ", " + http.MethodOptions
+	w.Header().Set("Allow", allow)
+	w.Header().Set("Content-Type", "text/plain")
+	_, _ = io.WriteString(w, allow) // the client is gone
 }
 
 type statusOnly struct {
@@ -196,20 +213,36 @@ func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 
 // decode reads the body as JSON.
 func decode(r *http.Request, into any) error {
-	if ct := r.Header.Get("Content-Type"); ct != "" {
-		if mt, _, err := mime.ParseMediaType(ct); err != nil || mt != "application/json" {
-			return &badRequest{http.StatusUnsupportedMediaType, "HTTP 415 Unsupported Media Type"}
-		}
+	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/json" {
+		return &badRequest{http.StatusUnsupportedMediaType, "HTTP 415 Unsupported Media Type"}
 	}
 	dec := json.NewDecoder(r.Body)
 	dec.UseNumber()
+	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return &badRequest{http.StatusBadRequest, "Invalid JSON in the request body: " + err.Error()}
+		return &badRequest{http.StatusBadRequest, "Invalid JSON in the request body: " + jsonProblem(err)}
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return &badRequest{http.StatusBadRequest, "Invalid JSON in the request body: something follows the document"}
 	}
 	return nil
+}
+
+// jsonProblem words a decoder's error without the names of our types.
+func jsonProblem(err error) string {
+	var wrong *json.UnmarshalTypeError
+	var be *badRequest
+	switch {
+	case errors.Is(err, io.EOF):
+		return "it is empty"
+	case errors.As(err, &be):
+		return be.message
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return wrong.Field + " cannot be a JSON " + wrong.Value
+	case errors.As(err, &wrong):
+		return "a JSON object is expected, not a JSON " + wrong.Value
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
 func name(r *http.Request) string { return r.PathValue("name") }
@@ -232,14 +265,39 @@ func taskID(r *http.Request) (topics.TaskID, error) {
 }
 
 // loggers is the one logger that the worker has, under Kafka Connect's names.
-type loggers struct{ level *slog.LevelVar }
+type loggers struct {
+	level *slog.LevelVar // nil: fixed
+	mu    struct {
+		sync.Mutex
+		modified *int64 // in Unix milliseconds; nil: never
+	}
+}
 
-func newLoggers(level *slog.LevelVar) loggers { return loggers{level} }
+func newLoggers(level *slog.LevelVar) *loggers { return &loggers{level: level} }
+
+// doc is the logger as REST shows it.
+func (l *loggers) doc() loggerDoc {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return loggerDoc{Level: l.name(), LastModified: l.mu.modified}
+}
+
+// set changes the level, and reports whether it was another.
+func (l *loggers) set(to slog.Level, now int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.level.Level() == to {
+		return false
+	}
+	l.level.Set(to)
+	l.mu.modified = &now
+	return true
+}
 
 var levels = map[string]slog.Level{"TRACE": slog.LevelDebug - 4, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn,
 	"ERROR": slog.LevelError, "FATAL": slog.LevelError + 4, "OFF": slog.LevelError + 8}
 
-func (l loggers) name() string {
+func (l *loggers) name() string {
 	at := slog.LevelInfo
 	if l.level != nil {
 		at = l.level.Level()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -161,13 +162,13 @@ func parseConn(w Config, kind sdk.Kind, raw map[string]string) (*connConfig, []s
 	c := &connConfig{raw: raw, kind: kind}
 	c.name = r.required("name")
 	c.class = r.required("connector.class")
-	c.tasksMax = int(r.number("tasks.max", 1, 1))
+	c.tasksMax = int(r.integer("tasks.max", 1, 1))
 	c.enforceMax = r.boolean("tasks.max.enforce", true)
 	c.tolerateAll = r.oneOf("errors.tolerance", "none", "none", "all") == "all"
 	c.logErrors = r.boolean("errors.log.enable", false)
 	c.logMessages = r.boolean("errors.log.include.messages", false)
-	c.retryTimeout = time.Duration(r.number("errors.retry.timeout", 0, -1)) * time.Millisecond
-	c.retryMax = time.Duration(r.number("errors.retry.delay.max.ms", 60000, 1)) * time.Millisecond
+	c.retryTimeout = milliseconds(r.long("errors.retry.timeout", 0, -1))
+	c.retryMax = milliseconds(r.long("errors.retry.delay.max.ms", 60000, 1))
 	for _, role := range roles {
 		if _, err := w.converter(role, raw); err != nil {
 			r.fail(string(role)+".converter", "%s", err)
@@ -194,9 +195,13 @@ func (c *connConfig) sink(r *reader) {
 	list, regex := strings.TrimSpace(r.raw["topics"]), strings.TrimSpace(r.raw["topics.regex"])
 	switch {
 	case list != "" && regex != "":
-		r.fail("topics", "topics and topics.regex are mutually exclusive options, but both are set.")
+		for _, key := range []string{"topics", "topics.regex"} {
+			r.fail(key, "topics and topics.regex are mutually exclusive options, but both are set.")
+		}
 	case list == "" && regex == "":
-		r.fail("topics", "Must configure one of topics or topics.regex")
+		for _, key := range []string{"topics", "topics.regex"} {
+			r.fail(key, "Must configure one of topics or topics.regex")
+		}
 	case regex != "":
 		re, err := regexp.Compile("^(?:" + regex + ")$")
 		if err != nil {
@@ -211,11 +216,16 @@ func (c *connConfig) sink(r *reader) {
 		}
 	}
 	c.dlq.topic = strings.TrimSpace(r.raw["errors.deadletterqueue.topic.name"])
-	c.dlq.rf = int16(r.number("errors.deadletterqueue.topic.replication.factor", -1, -1))
+	c.dlq.rf = int16(r.integer("errors.deadletterqueue.topic.replication.factor", -1, -1))
 	c.dlq.headers = r.boolean("errors.deadletterqueue.context.headers.enable", false)
 	if c.dlq.topic != "" && (slices.Contains(c.topics, c.dlq.topic) || c.topicRegex != nil && c.topicRegex.MatchString(c.dlq.topic)) {
 		r.fail("errors.deadletterqueue.topic.name", "The DLQ topic '%s' may not be included in the list of topics consumed by the connector", c.dlq.topic)
 	}
+}
+
+// milliseconds is n milliseconds, or the longest duration where they are more.
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
 // reader collects values and errors of a flat configuration, in Kafka's wording.
@@ -238,14 +248,22 @@ func (r *reader) required(key string) string {
 	return strings.TrimSpace(v)
 }
 
-func (r *reader) number(key string, def, lo int64) int64 {
+func (r *reader) integer(key string, def, lo int64) int64 {
+	return r.number(key, def, lo, sdk.TypeInt, 32)
+}
+
+func (r *reader) long(key string, def, lo int64) int64 {
+	return r.number(key, def, lo, sdk.TypeLong, 64)
+}
+
+func (r *reader) number(key string, def, lo int64, t sdk.ConfigType, bits int) int64 {
 	v, ok := r.raw[key]
 	if !ok {
 		return def
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 32)
+	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, bits)
 	if err != nil {
-		r.fail(key, "Invalid value %s for configuration %s: Not a number of type INT", v, key)
+		r.fail(key, "Invalid value %s for configuration %s: Not a number of type %s", v, key, t)
 		return def
 	}
 	if n < lo {
@@ -275,9 +293,9 @@ func (r *reader) oneOf(key, def string, allowed ...string) string {
 	if !ok {
 		return def
 	}
-	if !slices.Contains(allowed, strings.ToLower(v)) {
-		r.fail(key, "Invalid value %s for configuration %s: String must be one of (case insensitive): %s", v, key, strings.ToUpper(strings.Join(allowed, ", ")))
+	if !slices.Contains(allowed, v) {
+		r.fail(key, "Invalid value %s for configuration %s: String must be one of: %s", v, key, strings.Join(allowed, ", "))
 		return def
 	}
-	return strings.ToLower(v)
+	return v
 }

@@ -51,8 +51,8 @@ func parseTopicGroup(r *reader, name string) topicGroup {
 		r.required(prefix + "partitions")
 		r.required(prefix + "replication.factor")
 	}
-	g.partitions = int32(r.number(prefix+"partitions", -1, -1))
-	g.rf = int16(r.number(prefix+"replication.factor", -1, -1))
+	g.partitions = int32(r.integer(prefix+"partitions", -1, -1))
+	g.rf = int16(r.integer(prefix+"replication.factor", -1, -1))
 	g.include = r.regexes(prefix + "include")
 	g.exclude = r.regexes(prefix + "exclude")
 	if name != "default" && len(g.include) == 0 {

@@ -198,10 +198,14 @@ func (w *Worker) background(f func()) {
 
 func (w *Worker) status(fx fxStatus) {
 	st := topics.Status{State: fx.state, Trace: fx.trace, WorkerID: w.cfg.WorkerID, Generation: fx.id.gen}
+	class := ""
 	if run := w.runs[fx.id.Connector]; run != nil {
-		if info, ok := w.env.Plugins.Lookup(run.class); ok {
-			st.Version = info.Version
-		}
+		class = run.class
+	} else if c, ok := w.store.Connector(fx.id.Connector); ok { // stopped
+		class = c.Config["connector.class"]
+	}
+	if info, ok := w.env.Plugins.Lookup(class); ok {
+		st.Version = info.Version
 	}
 	log := w.env.Log.With("connector", fx.id.Connector, "generation", fx.id.gen)
 	if fx.id.Task != topics.ConnectorTask {

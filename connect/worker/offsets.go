@@ -100,6 +100,9 @@ func (w *Worker) AlterOffsets(ctx context.Context, name string, change []Offset)
 	}
 	offsets := make([]sdk.PartitionOffset, len(change))
 	for i, ch := range change {
+		if ch.Partition == nil || isNull(ch.Partition) {
+			return "", errorf(Invalid, "Partition objects cannot be null")
+		}
 		if !isObject(ch.Partition) || ch.Offset != nil && !isNull(ch.Offset) && !isObject(ch.Offset) {
 			return "", errorf(Invalid, "The partition for a source connector offset, and the offset where it is not null, must be JSON objects")
 		}
@@ -207,11 +210,11 @@ func (w *Worker) alterGroup(ctx context.Context, name string, config map[string]
 func parseKafkaOffset(ch Offset) (tp sdk.TopicPartition, at int64, err error) {
 	var p kafkaPartition
 	if err := json.Unmarshal(ch.Partition, &p); err != nil || p.Topic == nil {
-		return tp, 0, errorf(Invalid, "The partition for a sink connector offset must have the keys 'kafka_topic' and 'kafka_partition'")
+		return tp, 0, errorf(Invalid, "The partition for a sink connector offset must contain the keys 'kafka_topic' and 'kafka_partition'")
 	}
 	n, err := number(p.Partition, 32)
 	if err != nil || n < 0 {
-		return tp, 0, errorf(Invalid, "Failed to parse the following value for 'kafka_partition' in the provided offsets: %s", p.Partition)
+		return tp, 0, errorf(Invalid, "Failed to parse the following Kafka partition value in the provided offsets: '%s'. Partition values for sink connectors need to be integers.", bytes.Trim(p.Partition, `"`))
 	}
 	tp = sdk.TopicPartition{Topic: *p.Topic, Partition: int32(n)}
 	if ch.Offset == nil || isNull(ch.Offset) {
@@ -222,7 +225,7 @@ func parseKafkaOffset(ch Offset) (tp sdk.TopicPartition, at int64, err error) {
 		return tp, 0, errorf(Invalid, "The offset for a sink connector should either be null or contain the key 'kafka_offset'")
 	}
 	if at, err = number(o.Offset, 64); err != nil || at < 0 {
-		return tp, 0, errorf(Invalid, "Failed to parse the following value for 'kafka_offset' in the provided offsets: %s", o.Offset)
+		return tp, 0, errorf(Invalid, "Failed to parse the following Kafka offset value in the provided offsets: '%s'. Offset values for sink connectors need to be integers.", bytes.Trim(o.Offset, `"`))
 	}
 	return tp, at, nil
 }

@@ -201,9 +201,16 @@ func (s *state) wanted(ev evWanted) []any {
 	}
 	if now := c.runState(); c.phase == running && now != before {
 		fx = append(fx, fxStatus{c.runID(), now, ""})
+		if now == topics.Running && c.taskless() && c.rev == c.want.Revision {
+			fx = append(fx, fxComputeTasks{c.runID(), c.config})
+		}
 	}
 	return append(fx, s.reconcile(c)...)
 }
+
+// taskless reports that the connector has never been asked for tasks. One that was made paused is asked when it is resumed,
+// as Kafka Connect does it.
+func (c *connState) taskless() bool { return len(c.want.Tasks) == 0 && !c.want.TasksCurrent }
 
 func (s *state) restart(ev evRestart) []any {
 	c := s.connectors[ev.Connector]
@@ -256,7 +263,10 @@ func (s *state) connectorEvent(ev any) []any {
 		c.up = true
 		if c.phase == starting {
 			c.phase = running
-			fx = append(fx, fxStatus{id, c.runState(), ""}, fxComputeTasks{id, c.config})
+			fx = append(fx, fxStatus{id, c.runState(), ""})
+			if c.want.Target != topics.Paused || !c.taskless() {
+				fx = append(fx, fxComputeTasks{id, c.config})
+			}
 		}
 	case evConnectorError:
 		c.up = ev.up

@@ -268,8 +268,15 @@ func TestSourceConfigurationsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", want, errs)
 		}
 	}
+	for _, conf := range []map[string]string{
+		{"name": "x", "connector.class": "c", "topics": "a", "topics.regex": "b"},
+		{"name": "x", "connector.class": "c"},
+	} {
+		if _, errs := parseConn(DefaultConfig(), sdk.SinkKind, conf); len(errs) != 2 || errs[0].Key != "topics" || errs[1].Key != "topics.regex" {
+			t.Errorf("got %v, want an error of topics and of topics.regex", errs)
+		}
+	}
 	for want, conf := range map[string]map[string]string{
-		"topics":                            {"name": "x", "connector.class": "c", "topics": "a", "topics.regex": "b"},
 		"errors.deadletterqueue.topic.name": {"name": "x", "connector.class": "c", "topics": "a,b", "errors.deadletterqueue.topic.name": "b"},
 		"topics.regex":                      {"name": "x", "connector.class": "c", "topics.regex": "("},
 	} {

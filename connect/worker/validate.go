@@ -229,7 +229,7 @@ func (w *Worker) PluginConfig(ctx context.Context, class string) ([]ConfigKey, e
 	if c, ok := convert.Find(class, convert.Header); ok {
 		defs = c.Config
 	} else if info, ok := w.env.Plugins.Lookup(class); ok {
-		defs = w.defs(info.Type)
+		defs = connectorDefs(info.Type)
 		err := w.borrow(ctx, class, func(p plugin.Plugin) error {
 			spec, err := p.Spec(ctx)
 			defs = mergeDefs(defs, spec.Config)

@@ -70,6 +70,22 @@ func (sourceConnector) Tasks(_ context.Context, cfg sdk.Config, _ int) ([]sdk.Co
 // ExactlyOnce holds: a line is known by its position.
 func (sourceConnector) ExactlyOnce(sdk.Config) bool { return true }
 
+// AlterOffsets checks what a user wants to set: positions of files.
+func (sourceConnector) AlterOffsets(_ context.Context, _ sdk.Config, offsets []sdk.PartitionOffset) error {
+	for _, o := range offsets {
+		if _, err := filename(o); err != nil {
+			return err
+		}
+		if o.Offset == nil {
+			continue
+		}
+		if _, err := parsePosition(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c sourceConnector) NewSource() sdk.Source { return &source{fs: c.fs} }
 
 type sinkConfig struct {

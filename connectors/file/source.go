@@ -47,17 +47,32 @@ func (s *source) Rewind(_ context.Context, offsets []sdk.PartitionOffset) error 
 	s.closeFiles()
 	s.stored, s.files, s.names = map[string]position{}, map[string]*tail{}, nil
 	for _, o := range offsets {
-		var part struct{ Filename string }
-		var at position
-		if err := json.Unmarshal(o.Source.JSON, &part); err != nil || part.Filename == "" {
-			return fmt.Errorf("stored source partition %s is none of this connector's", o.Source.JSON)
+		name, err := filename(o)
+		if err != nil {
+			return err
 		}
-		if err := json.Unmarshal(o.Offset, &at); err != nil || at.Position < 0 {
-			return fmt.Errorf("stored offset %s is none of this connector's", o.Offset)
+		if s.stored[name], err = parsePosition(o); err != nil {
+			return err
 		}
-		s.stored[part.Filename] = at
 	}
 	return nil
+}
+
+// filename is the file that a source partition means.
+func filename(o sdk.PartitionOffset) (string, error) {
+	var part struct{ Filename string }
+	if o.Source == nil || json.Unmarshal(o.Source.JSON, &part) != nil || part.Filename == "" {
+		return "", errors.New("a source partition of this connector is {\"filename\": …}")
+	}
+	return part.Filename, nil
+}
+
+func parsePosition(o sdk.PartitionOffset) (position, error) {
+	at := position{Position: -1}
+	if err := json.Unmarshal(o.Offset, &at); err != nil || at.Position < 0 {
+		return at, fmt.Errorf("offset %s: the value for the 'position' key is expected to be a number, not negative", o.Offset)
+	}
+	return at, nil
 }
 
 // Read returns lines as soon as there are any, and looks again every poll interval.

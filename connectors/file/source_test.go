@@ -210,3 +210,21 @@ func TestLinesThatCannotBeRead(t *testing.T) {
 	write(t, path, "1234567890\r\n")
 	follow(t, path, nil, "max.line.bytes", "10").expect("1234567890")
 }
+
+func TestAlterOffsets(t *testing.T) {
+	alterer := NewSource().(sdk.OffsetAlterer)
+	part := sdk.NewSourcePartition(`{"filename":"/a"}`)
+	for offset, ok := range map[string]bool{`{"position":4}`: true, `{"position":0,"head":1,"head_bytes":2}`: true, "": true,
+		`{"position":"four"}`: false, `{"position":-1}`: false, `{}`: false} {
+		o := sdk.PartitionOffset{Source: part}
+		if offset != "" {
+			o.Offset = []byte(offset)
+		}
+		if err := alterer.AlterOffsets(t.Context(), nil, []sdk.PartitionOffset{o}); (err == nil) != ok {
+			t.Errorf("%s: %v", offset, err)
+		}
+	}
+	if alterer.AlterOffsets(t.Context(), nil, []sdk.PartitionOffset{{Source: sdk.NewSourcePartition(`{"file":"/a"}`)}}) == nil {
+		t.Error("a partition of something else is taken")
+	}
+}

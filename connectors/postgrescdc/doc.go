@@ -11,6 +11,6 @@
 //
 // The parts: config.go and connector.go (configuration), catalog.go (what the database says about tables and types),
 // column.go and text.go (PostgreSQL's text form of a value to the encoded form), table.go and event.go (schemas and
-// records), wire.go and pgoutput.go (protocol), offset.go (positions), slot.go (slot and publication), snapshot.go,
-// stream.go, task.go (the Source).
+// records), wire.go and pgoutput.go (protocol), offset.go (positions), slot.go (slot and publication), snapshot.go, catchup.go
+// (what an older slot holds from before a snapshot), stream.go, task.go (the Source).
 package postgrescdc

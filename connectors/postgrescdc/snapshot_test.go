@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/varvehq/varve/sdk"
 )
@@ -80,33 +81,131 @@ func TestEmptySnapshotIsRemembered(t *testing.T) {
 	}
 }
 
-// TestInterruptedSnapshotStartsOver stops within the snapshot: the next run reads it again from a new moment, and the
-// stream follows without a gap although the slot is older.
+// TestInterruptedSnapshotStartsOver stops within the snapshot, more than once: each run reads first what has changed since
+// the slot was made, since a row that was emitted and is gone would be in no later snapshot, then the rows from a new
+// moment, and the stream follows without a gap.
 func TestInterruptedSnapshotStartsOver(t *testing.T) {
 	d := newDatabase(t)
 	d.exec("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a SELECT generate_series(1, 10)")
 	cfg := d.config("max.batch.size", "3")
 	r := startTask(t, cfg, nil)
 	r.take(2)
-	if o, err := parseOffset(r.last); err != nil || !o.inSnapshot() {
-		t.Fatalf("offset %s", r.last)
-	}
+	wantInSnapshot(t, r.last)
 	r.ack()
 	r.stop()
 	d.exec("INSERT INTO a VALUES (11)", "DELETE FROM a WHERE id = 1")
+	for range 2 {
+		r = startTask(t, cfg, r.last)
+		if diff := cmp.Diff([]string{`c{"id":11}`, `d{"id":1}`, `{"id":1}`, `r{"id":2}`}, keys(r.take(4))); diff != "" {
+			t.Fatal(diff)
+		}
+		wantInSnapshot(t, r.last)
+		r.ack()
+		r.stop()
+	}
 	r = startTask(t, cfg, r.last)
 	d.exec("INSERT INTO a VALUES (12)")
-	var got []string
-	for _, e := range r.take(11) {
-		got = append(got, e.op()+toJSON(e.Key))
-	}
-	var want []string
+	want := []string{`c{"id":11}`, `d{"id":1}`, `{"id":1}`}
 	for i := 2; i <= 11; i++ {
 		want = append(want, fmt.Sprintf(`r{"id":%d}`, i))
 	}
-	if diff := cmp.Diff(append(want, `c{"id":12}`), got); diff != "" {
+	if diff := cmp.Diff(append(want, `c{"id":12}`), keys(r.take(14))); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestConnectionLostInSnapshot: within one run nothing is emitted twice from before the snapshot.
+func TestConnectionLostInSnapshot(t *testing.T) {
+	d := newDatabase(t)
+	d.exec("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a SELECT generate_series(1, 20)")
+	cfg := d.config("max.batch.size", "3")
+	r := startTask(t, cfg, nil)
+	r.take(2)
+	r.stop()
+	d.exec("DELETE FROM a WHERE id = 1")
+	r = startTask(t, cfg, nil)
+	got := keys(r.take(3))
+	d.exec("DELETE FROM a WHERE id = 2",
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	for len(got) == 0 || got[len(got)-1] != `r{"id":20}` {
+		got = append(got, keys(r.take(1))...)
+	}
+	deletes := map[string]int{}
+	for _, k := range got {
+		if k[0] == 'd' {
+			deletes[k]++
+		}
+	}
+	if diff := cmp.Diff(map[string]int{`d{"id":1}`: 1, `d{"id":2}`: 1}, deletes); diff != "" {
+		t.Error(diff, got)
+	}
+}
+
+// TestSlotOlderThanPublication: what the slot holds from before the publication is not published; the snapshot is read
+// nevertheless, and what follows it. Servers before 18 refuse to decode it: then the slot is moved on.
+func TestSlotOlderThanPublication(t *testing.T) {
+	d := newDatabase(t)
+	d.exec("CREATE TABLE a (id int PRIMARY KEY)")
+	cfg := d.config()
+	d.value("SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", cfg["slot.name"])
+	d.exec("INSERT INTO a VALUES (1)")
+	r := startTask(t, cfg, nil)
+	if diff := cmp.Diff([]string{`r{"id":1}`}, keys(r.take(1))); diff != "" {
+		t.Error(diff)
+	}
+	d.exec("INSERT INTO a VALUES (2)")
+	if diff := cmp.Diff([]string{`c{"id":2}`}, keys(r.take(1))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSlotMovesUpToItsPublication(t *testing.T) {
+	d := newDatabase(t)
+	cfg, errs := parseConfig(d.config())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	srv := newServer(cfg, "test")
+	refusal := srv.explain(&pgconn.PgError{Code: "42704", Message: `publication "p" does not exist`})
+	if !beforePublication(refusal) || beforePublication(srv.explain(&pgconn.PgError{Code: "42704", Message: `type "t" does not exist`})) {
+		t.Error("the refusal of a server before 18 is not known")
+	}
+	d.value("SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", cfg.Slot)
+	d.exec("CREATE TABLE a (id int)", "INSERT INTO a VALUES (1)")
+	end, err := parseLSN(d.value("SELECT pg_current_wal_lsn()::text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.advanceSlot(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	const confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1"
+	if got := d.value(confirmed, cfg.Slot); got != end.String() {
+		t.Errorf("the slot stands at %s, not at %s", got, end)
+	}
+}
+
+func wantInSnapshot(t *testing.T, at sdk.SourceOffset) {
+	t.Helper()
+	if o, err := parseOffset(at); err != nil || !o.inSnapshot() {
+		t.Fatalf("offset %s", at)
+	}
+	if commit, ok := commitOf(at); ok {
+		t.Fatalf("offset %s confirms the slot up to %s", at, commit)
+	}
+}
+
+// keys are operation and key of each event.
+func keys(events []event) []string {
+	var out []string
+	for _, e := range events {
+		op := ""
+		if e.Value != nil {
+			op = e.op()
+		}
+		out = append(out, op+toJSON(e.Key))
+	}
+	return out
 }
 
 func TestSnapshotModes(t *testing.T) {
@@ -128,8 +227,8 @@ func TestSnapshotModes(t *testing.T) {
 	d.exec("INSERT INTO a VALUES (2)")
 	r = startTask(t, cfg, offset)
 	d.exec("INSERT INTO a VALUES (3)")
-	want := []string{`r {"id":1} {"id":1}`, `r {"id":2} {"id":2}`, `c {"id":3} {"id":3}`}
-	if diff := cmp.Diff(want, lines(r.take(3))); diff != "" {
+	want := []string{`c {"id":2} {"id":2}`, `r {"id":1} {"id":1}`, `r {"id":2} {"id":2}`, `c {"id":3} {"id":3}`}
+	if diff := cmp.Diff(want, lines(r.take(4))); diff != "" {
 		t.Error(diff)
 	}
 	r.stop()

@@ -44,6 +44,11 @@ type stream struct {
 	batch *batch
 	send  func(context.Context, *batch) (*batch, error) // hands a batch over and returns an empty one
 
+	// until ends a stream that goes before a snapshot: what is committed there or later is not read. Its records carry
+	// the offset before.
+	until  lsn
+	before sdk.SourceOffset
+
 	heartbeatAt time.Time
 	markAt      time.Time
 
@@ -95,6 +100,11 @@ func (s *stream) run(ctx context.Context) error {
 	}
 	return s.srv.explain(err)
 }
+
+// errReached ends a stream that goes before a snapshot.
+var errReached = errors.New("the stream has reached the snapshot")
+
+func (s *stream) reaches(at lsn) bool { return s.until != 0 && at >= s.until }
 
 // wake is how often timers are looked at while nothing comes.
 func (c *config) wake() time.Duration {
@@ -222,6 +232,9 @@ func (s *stream) copyData(ctx context.Context, body []byte) error {
 			return errProtocol
 		}
 		s.keepalive(end)
+		if !s.open && s.reaches(end) {
+			return errReached
+		}
 		if reply {
 			return s.status(s.wire, false)
 		}

@@ -21,6 +21,9 @@ func (s *stream) change(ctx context.Context, row lsn, typ byte, body []byte) err
 		if r.bad {
 			return errProtocol
 		}
+		if s.reaches(s.tx.final) {
+			return errReached
+		}
 		s.beginTx()
 	case 'C':
 		r := reader{b: body}
@@ -82,6 +85,10 @@ func quoteLSN(l lsn) string { return `"` + strconv.FormatUint(uint64(l), 10) + `
 
 // setOffset gives a record the offset that was appended to the batch's memory.
 func (s *stream) setOffset(rec *sdk.Record, buf []byte) {
+	if s.until != 0 {
+		rec.SourceOffset = s.before
+		return
+	}
 	rec.SourceOffset = sdk.SourceOffset(buf[len(s.batch.buf):len(buf):len(buf)])
 	s.batch.buf = buf
 }
@@ -268,6 +275,9 @@ func (s *stream) message(ctx context.Context, row lsn, body []byte) error {
 	}
 	if s.open || m.at < s.pos.commit {
 		return nil
+	}
+	if s.reaches(m.at) {
+		return errReached
 	}
 	if err := s.room(ctx); err != nil {
 		return err

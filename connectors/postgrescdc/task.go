@@ -37,6 +37,7 @@ type task struct {
 	types     map[uint32]*pgType
 	known     map[string]*table
 	pos       position
+	from      position  // where an existing slot is to be read from before a snapshot; zero: from where it stands
 	ready     *prepared // what Open has prepared for run's first round
 	needRows  bool      // the snapshot is still to be read
 	ended     bool      // the last connection was ended by an administrator, or by a later run of this connector
@@ -51,6 +52,7 @@ var (
 // prepared is what a run begins with: the slot is free and serves the position.
 type prepared struct {
 	created *created // holds the snapshot, where one is to be read
+	catchUp position // where the slot's changes before the snapshot begin; zero: there are none
 	viaRoot bool
 }
 
@@ -111,6 +113,7 @@ func (t *task) restore(offsets []sdk.PartitionOffset) error {
 	}
 	if found != nil && !found.inSnapshot() {
 		t.pos = found.position()
+		t.from = t.pos
 		t.needRows = false
 	}
 	switch t.cfg.SnapshotMode {
@@ -168,7 +171,7 @@ func (t *task) prepareSlot(ctx context.Context, conn *pgx.Conn, slot slotState, 
 			return p, err
 		}
 		t.log.Warn("the stored offset is no longer usable: taking a new snapshot", "reason", err)
-		t.needRows, t.pos = true, position{}
+		t.needRows, t.pos, t.from = true, position{}, position{}
 		if slot.exists {
 			if _, err := conn.Exec(ctx, "SELECT pg_catalog.pg_drop_replication_slot($1)", t.cfg.Slot); err != nil {
 				return nil, err
@@ -202,6 +205,9 @@ func (t *task) prepareSlot(ctx context.Context, conn *pgx.Conn, slot slotState, 
 			return nil, err
 		}
 		p.created = c
+		if p.catchUp = t.from; p.catchUp.commit < slot.confirmed {
+			p.catchUp = position{commit: slot.confirmed}
+		}
 	default: // no_data with a slot that is there: from where it stands
 		t.pos = position{commit: slot.confirmed}
 	}
@@ -249,6 +255,11 @@ func (t *task) round(ctx context.Context) error {
 	}
 	defer p.close()
 	if t.needRows {
+		if p.catchUp.commit != 0 {
+			if err := t.readBefore(ctx, p); err != nil {
+				return err
+			}
+		}
 		if err := t.readSnapshot(ctx, p); err != nil {
 			return err
 		}
@@ -286,18 +297,26 @@ func (t *task) readSnapshot(ctx context.Context, p *prepared) error {
 
 func (t *task) readStream(ctx context.Context) error {
 	if t.stream == nil {
-		t.stream = &stream{
-			cfg: t.cfg, srv: t.srv, log: t.log, w: newWriter(t.cfg), types: t.types, known: t.known, pos: t.pos, stored: t.pos.commit,
-			lastCommit: quoteLSN(t.pos.commit), batch: t.take(ctx), send: t.send, confirmed: &t.confirmed, received: &t.received, lastRec: -1,
-			heartbeatAt: time.Now().Add(t.cfg.Heartbeat),
-		}
-		if t.stream.batch == nil {
+		if t.stream = t.newStream(ctx, t.pos); t.stream == nil {
 			return ctx.Err()
 		}
 	}
 	err := t.stream.run(ctx)
 	t.pos = t.stream.pos
 	return err
+}
+
+// newStream makes a stream that goes on at a position; nil where ctx ends before it has a batch.
+func (t *task) newStream(ctx context.Context, pos position) *stream {
+	b := t.take(ctx)
+	if b == nil {
+		return nil
+	}
+	return &stream{
+		cfg: t.cfg, srv: t.srv, log: t.log, w: newWriter(t.cfg), types: t.types, known: t.known, pos: pos, stored: pos.commit,
+		lastCommit: quoteLSN(pos.commit), batch: b, send: t.send, confirmed: &t.confirmed, received: &t.received, lastRec: -1,
+		heartbeatAt: time.Now().Add(t.cfg.Heartbeat),
+	}
 }
 
 // take waits for an empty batch; nil where ctx ends before.

@@ -19,20 +19,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewLogger returns a logger that writes to w. level is debug, info, warn or error; format is text or json.
-func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
+// NewLogger returns a logger that writes to w, and its level, which may be changed at any time. level is debug, info, warn or
+// error; format is text or json.
+func NewLogger(w io.Writer, level, format string) (*slog.Logger, *slog.LevelVar, error) {
+	l := &slog.LevelVar{}
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log.level: %q is none of debug, info, warn, error", level)
+		return nil, nil, fmt.Errorf("log.level: %q is none of debug, info, warn, error", level)
 	}
 	opts := &slog.HandlerOptions{Level: l}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
+		return slog.New(slog.NewTextHandler(w, opts)), l, nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		return slog.New(slog.NewJSONHandler(w, opts)), l, nil
 	}
-	return nil, fmt.Errorf("log.format: %q is none of text, json", format)
+	return nil, nil, fmt.Errorf("log.format: %q is none of text, json", format)
 }
 
 // NewRegistry returns a registry with the metrics of the process and of the Go runtime.

@@ -20,8 +20,16 @@ import (
 
 var (
 	kills = flag.Int("kills", 20, "how often the server is killed")
-	seed  = flag.Int64("seed", 0, "seed of the times between kills; 0 takes the clock")
+	seed  = flag.Int64("seed", 0, "seed of what is left to chance; 0 takes the clock")
 )
+
+// runSeed is the seed that is asked for, or a new one.
+func runSeed() int64 {
+	if *seed == 0 {
+		return time.Now().UnixNano()
+	}
+	return *seed
+}
 
 // record is what one acknowledged record must be found as.
 type record struct {
@@ -34,11 +42,9 @@ type record struct {
 // and starts it again. In the end every acknowledged record is at its offset, and every partition holds its sequence
 // without a gap, a repetition or a change of order.
 func TestKill9UnderLoad(t *testing.T) {
-	if *seed == 0 {
-		*seed = time.Now().UnixNano()
-	}
-	rng := rand.New(rand.NewSource(*seed))
-	t.Logf("seed %d, %d kills", *seed, *kills)
+	seed := runSeed()
+	rng := rand.New(rand.NewSource(seed))
+	t.Logf("seed %d, %d kills", seed, *kills)
 	p := harness.StartProcess(t, harness.ProcessOptions{Roles: "broker,controller", Config: `broker:
   properties:
     log.retention.check.interval.ms: "500"

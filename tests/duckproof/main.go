@@ -1,6 +1,7 @@
 // Command duckproof lets DuckDB, which shares no code with Varve, read Parquet files of change events: it folds them by
 // key to the table's final content and prints that content, one row a line, columns separated by tabs, ordered by key.
-// The first line on standard error counts the files' rows and the keys.
+// The first line on standard error counts the files' rows and the keys. With -offsets it writes partition and offset of every
+// row to a file, one row a line, in order.
 package main
 
 import (
@@ -20,14 +21,15 @@ func main() {
 	columns := flag.String("columns", "", "SQL expressions, separated by semicolons, that make up a row's text; all are cast to text")
 	order := flag.String("order", "_offset", "column that orders the changes of one key")
 	op := flag.String("op", "_op", "column with the operation; d is a delete")
+	offsets := flag.String("offsets", "", "file to write partition and offset of every row to")
 	flag.Parse()
-	if err := run(*files, *key, *columns, *order, *op); err != nil {
+	if err := run(*files, *key, *columns, *order, *op, *offsets); err != nil {
 		fmt.Fprintln(os.Stderr, "duckproof:", err)
 		os.Exit(1)
 	}
 }
 
-func run(files, key, columns, order, op string) error {
+func run(files, key, columns, order, op, offsetsFile string) error {
 	db, err := sql.Open("duckdb", "")
 	if err != nil {
 		return err
@@ -40,6 +42,13 @@ func run(files, key, columns, order, op string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "rows=%d keys=%d distinct_offsets=%d\n", rows, keys, offsets)
+	if offsetsFile != "" {
+		q := fmt.Sprintf("COPY (SELECT _partition, _offset FROM %s ORDER BY ALL) TO '%s' (DELIMITER '\t', HEADER false)", source,
+			strings.ReplaceAll(offsetsFile, "'", "''"))
+		if _, err := db.Exec(q); err != nil {
+			return err
+		}
+	}
 
 	var exprs []string
 	for _, c := range strings.Split(columns, ";") {

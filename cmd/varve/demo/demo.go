@@ -15,20 +15,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/varvehq/varve/cmd/varve/demo/job"
 	"github.com/varvehq/varve/cmd/varve/internal/cli"
 )
 
 type options struct {
-	postgres string
-	bucket   string
-	rows     int
-	changes  int
-	parts    int32
-	seed     int64
-	prover   string
-	keep     bool
-	dir      string
-	out      cli.Output
+	job.Job
+	rows    int
+	changes int
+	seed    int64
+	keep    bool
+	out     cli.Output
 }
 
 // Command returns `varve demo`.
@@ -41,7 +38,7 @@ func Command() *cobra.Command {
 			"`make demo` in a clone of the repository sets up a PostgreSQL and an S3 server for it.",
 		Example: "  varve demo --postgres postgres://postgres@127.0.0.1:5432/postgres --bucket file:///tmp/varve-demo-bucket",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.postgres == "" {
+			if o.Postgres == "" {
 				return errors.New("--postgres is missing: the URL of a PostgreSQL with wal_level=logical, for a user that may replicate")
 			}
 			if err := o.out.Check(); err != nil {
@@ -51,26 +48,18 @@ func Command() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.postgres, "postgres", os.Getenv("VARVE_DEMO_POSTGRES"), "URL of the database (VARVE_DEMO_POSTGRES)")
-	f.StringVar(&o.bucket, "bucket", "", "URL of an empty bucket or prefix; default a folder in the scratch folder")
+	f.StringVar(&o.Postgres, "postgres", os.Getenv("VARVE_DEMO_POSTGRES"), "URL of the database (VARVE_DEMO_POSTGRES)")
+	f.StringVar(&o.Bucket, "bucket", "", "URL of an empty bucket or prefix; default a folder in the scratch folder")
 	f.IntVar(&o.rows, "rows", 100_000, "rows in the table before the connector starts")
 	f.IntVar(&o.changes, "changes", 50_000, "changes while it runs")
-	f.Int32Var(&o.parts, "partitions", 4, "partitions of the topic; each must fill a segment of 1 MiB")
+	f.Int32Var(&o.Partitions, "partitions", 4, "partitions of the topic; each must fill a segment of 1 MiB")
 	f.Int64Var(&o.seed, "seed", 1, "seed of the rows and changes")
-	f.StringVar(&o.prover, "duckproof", "", "program that folds the Parquet files with DuckDB (make demo builds it)")
+	f.StringVar(&o.Prover, "duckproof", "", "program that folds the Parquet files with DuckDB (make demo builds it)")
 	f.BoolVar(&o.keep, "keep", false, "keep the scratch folder and the server's log")
-	f.StringVar(&o.dir, "dir", "", "scratch folder; default a new one under the system's")
+	f.StringVar(&o.Dir, "dir", "", "scratch folder; default a new one under the system's")
 	o.out.Bind(cmd)
 	return cmd
 }
-
-// Names of what the demo makes.
-const (
-	slotName  = "varve_demo"
-	tableName = "varve_demo_orders"
-	prefix    = "shop"
-	topicName = prefix + ".public." + tableName
-)
 
 // demo is one run.
 type demo struct {
@@ -78,7 +67,7 @@ type demo struct {
 	progress io.Writer
 	started  time.Time
 	server   *server
-	source   *source
+	topic    *job.Fold
 	report   report
 }
 
@@ -91,14 +80,14 @@ func run(ctx context.Context, o *options, progress, out io.Writer) (err error) {
 		if d.server != nil {
 			err = errors.Join(err, d.server.stop())
 		}
-		if d.source != nil {
-			err = errors.Join(err, d.source.close(context.WithoutCancel(ctx)))
+		if d.Source != nil {
+			err = errors.Join(err, d.Source.Close(context.WithoutCancel(ctx)))
 		}
 		if err != nil || o.keep {
-			_, _ = fmt.Fprintf(progress, "the scratch folder stays: %s\n", o.dir)
+			_, _ = fmt.Fprintf(progress, "the scratch folder stays: %s\n", o.Dir)
 			return
 		}
-		err = os.RemoveAll(o.dir)
+		err = os.RemoveAll(o.Dir)
 	}()
 	for _, step := range []struct {
 		name string
@@ -128,32 +117,35 @@ func (d *demo) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.progress, "[%5.1fs] %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (d *demo) prepare() error {
-	var err error
-	if d.dir == "" {
-		d.dir, err = os.MkdirTemp("", "varve-demo-")
+func (d *demo) prepare() (err error) {
+	if d.Binary, err = os.Executable(); err != nil {
+		return err
+	}
+	if d.Dir == "" {
+		d.Dir, err = os.MkdirTemp("", "varve-demo-")
 	} else {
-		err = os.MkdirAll(d.dir, 0o755)
+		err = os.MkdirAll(d.Dir, 0o755)
 	}
 	if err != nil {
 		return err
 	}
-	if d.bucket == "" {
-		folder, err := filepath.Abs(filepath.Join(d.dir, "bucket"))
+	if d.Bucket == "" {
+		folder, err := filepath.Abs(filepath.Join(d.Dir, "bucket"))
 		if err != nil {
 			return err
 		}
-		d.bucket = "file://" + filepath.ToSlash(folder)
+		d.Bucket = "file://" + filepath.ToSlash(folder)
 	}
 	return nil
 }
 
 func (d *demo) startServer(ctx context.Context) error {
-	s, err := startServer(ctx, d.dir, d.bucket)
+	s, err := startServer(ctx, d.Binary, d.Dir, d.Bucket)
 	if err != nil {
 		return err
 	}
 	d.server = s
+	d.Kafka, d.Connect = s.kafka, s.connect
 	d.say("server up in %s: Kafka %s, Connect %s, admin %s", s.took.Round(time.Millisecond), s.kafka, s.connect, s.admin)
 	d.report.StartMillis = s.took.Milliseconds()
 	return nil

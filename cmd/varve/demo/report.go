@@ -5,15 +5,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/varvehq/varve/cmd/varve/demo/job"
 	"github.com/varvehq/varve/cmd/varve/internal/cli"
 )
-
-type tier struct {
-	Partition  int32 `json:"partition"`
-	Start      int64 `json:"start"`
-	TieredEnd  int64 `json:"tiered_end"`
-	LocalStart int64 `json:"local_start"`
-}
 
 type timing struct {
 	Step    string  `json:"step"`
@@ -22,24 +16,24 @@ type timing struct {
 
 // report is what the demo has proved.
 type report struct {
-	Counts         counts   `json:"counts"`
-	Events         int64    `json:"events"`
-	Records        int64    `json:"records"`
-	Digest         string   `json:"digest"`
-	Table          content  `json:"table"`
-	Topic          content  `json:"topic"`
-	Parquet        content  `json:"parquet"`
-	ParquetFiles   int      `json:"parquet_files"`
-	ParquetRows    int64    `json:"parquet_rows"`
-	Tiers          []tier   `json:"tiers"`
-	RemoteBytes    int64    `json:"remote_bytes"`
-	Archive        string   `json:"archive"`
-	StartMillis    int64    `json:"start_millis"`
-	StreamSeconds  float64  `json:"stream_seconds"`
-	ReplaySeconds  float64  `json:"replay_seconds"`
-	ParquetSeconds float64  `json:"parquet_seconds"`
-	Seconds        float64  `json:"seconds"`
-	Steps          []timing `json:"steps"`
+	Counts         job.Counts  `json:"counts"`
+	Events         int64       `json:"events"`
+	Records        int64       `json:"records"`
+	Digest         string      `json:"digest"`
+	Table          job.Content `json:"table"`
+	Topic          job.Content `json:"topic"`
+	Parquet        job.Content `json:"parquet"`
+	ParquetFiles   int         `json:"parquet_files"`
+	ParquetRows    int64       `json:"parquet_rows"`
+	Tiers          []job.Tier  `json:"tiers"`
+	RemoteBytes    int64       `json:"remote_bytes"`
+	Archive        string      `json:"archive"`
+	StartMillis    int64       `json:"start_millis"`
+	StreamSeconds  float64     `json:"stream_seconds"`
+	ReplaySeconds  float64     `json:"replay_seconds"`
+	ParquetSeconds float64     `json:"parquet_seconds"`
+	Seconds        float64     `json:"seconds"`
+	Steps          []timing    `json:"steps"`
 }
 
 func (r *report) step(name string, took time.Duration) {

@@ -20,7 +20,7 @@ import (
 type server struct {
 	cmd                   *exec.Cmd
 	exited                chan error
-	dir, bucket           string
+	exe, dir, bucket      string
 	kafka, connect, admin string
 	took                  time.Duration
 }
@@ -33,8 +33,8 @@ const config = `broker:
     group.initial.rebalance.delay.ms: "0"
 `
 
-func startServer(ctx context.Context, dir, bucket string) (*server, error) {
-	s := &server{dir: dir, bucket: bucket}
+func startServer(ctx context.Context, exe, dir, bucket string) (*server, error) {
+	s := &server{exe: exe, dir: dir, bucket: bucket}
 	for _, at := range []*string{&s.kafka, &s.connect, &s.admin} {
 		addr, err := freeAddr()
 		if err != nil {
@@ -59,17 +59,13 @@ func freeAddr() (string, error) {
 
 // start runs the binary and waits until it is healthy.
 func (s *server) start(ctx context.Context) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
 	began := time.Now()
-	s.cmd = exec.Command(exe, "server", "--config", filepath.Join(s.dir, "varve.yaml"), "--data-dir", filepath.Join(s.dir, "data"),
+	s.cmd = exec.Command(s.exe, "server", "--config", filepath.Join(s.dir, "varve.yaml"), "--data-dir", filepath.Join(s.dir, "data"),
 		"--bucket", s.bucket, "--listen", s.kafka, "--connect-listen", s.connect, "--admin-listen", s.admin)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = childAttr()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/varvehq/varve/broker"
+	"github.com/varvehq/varve/broker/controller"
 	"github.com/varvehq/varve/cmd/varve/internal/builtin"
 	"github.com/varvehq/varve/connect"
 	"github.com/varvehq/varve/connect/plugin"
@@ -32,6 +33,7 @@ type process struct {
 	cfg      Config
 	version  string
 	log      *slog.Logger
+	level    *slog.LevelVar
 	registry *prometheus.Registry
 	stack    lifecycle.Stack
 	failed   chan error
@@ -42,11 +44,11 @@ type process struct {
 
 // run starts everything, waits for the end of ctx or a fatal failure, and stops everything.
 func run(ctx context.Context, cfg Config, version string) error {
-	log, err := obs.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
+	log, level, err := obs.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	p := &process{cfg: cfg, version: version, log: log, registry: obs.NewRegistry(), failed: make(chan error, 1)}
+	p := &process{cfg: cfg, version: version, log: log, level: level, registry: obs.NewRegistry(), failed: make(chan error, 1)}
 	began := time.Now()
 	err = p.start(ctx)
 	if err == nil {
@@ -99,6 +101,8 @@ func storageError(err error) error {
 	switch {
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("%w\nanother varve server runs on this folder: stop it, or choose another with --data-dir", err)
+	case errors.Is(err, controller.ErrCorrupt):
+		return fmt.Errorf("%w\nrestore the folder metadata of the data folder from a backup; without one, move the data folder away and start anew: what is in the bucket is read by `varve archive`", err)
 	case errors.Is(err, objstore.ErrNoBucket):
 		return fmt.Errorf("%w\nmake the bucket with the store's own tools, or mend its name in --bucket", err)
 	case errors.Is(err, objstore.ErrForbidden):
@@ -133,7 +137,7 @@ func (p *process) startBroker(ctx context.Context) error {
 	cfg.Kafka = p.cfg.Broker.Properties
 	cfg.Listeners = []broker.Listener{{Name: "PLAINTEXT", Address: p.cfg.Listen, Advertise: p.cfg.Advertise}}
 	b, err := broker.Open(ctx, cfg, broker.Env{
-		FS: vfs.OS(), Bucket: bucket, BucketConfigured: p.cfg.bucketConfigured(),
+		FS: vfs.OS(), BootID: vfs.BootID(), Bucket: bucket, BucketConfigured: p.cfg.bucketConfigured(),
 		Log: p.log.With("component", "broker"), Metrics: p.registry,
 		OnFailed: func(err error) {
 			select {
@@ -178,7 +182,7 @@ func (p *process) startConnect(ctx context.Context) error {
 	if err := cfg.Worker.Apply(p.cfg.Connect.Properties); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	c, err := connect.Open(ctx, cfg, connect.Env{Log: log, Registerer: p.registry, Plugins: plugins, Version: p.version})
+	c, err := connect.Open(ctx, cfg, connect.Env{Log: log, Registerer: p.registry, Plugins: plugins, Version: p.version, Level: p.level})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package demo
+package job
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
-	"net/url"
 	"strings"
 	"time"
 
@@ -16,18 +15,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// source is the table and what the demo has done to it.
-type source struct {
+// Source is the table and what was done to it. Its methods are not safe for concurrent use.
+type Source struct {
 	conn    *pgx.Conn
 	rng     *rand.Rand
 	live    []int64 // ids in the table
 	version map[int64]int
 	next    int64
-	counts  counts
+	Counts  Counts
 }
 
-// counts are events by kind.
-type counts struct {
+// Counts are events by kind.
+type Counts struct {
 	Snapshot   int `json:"snapshot"`
 	Inserts    int `json:"inserts"`
 	Updates    int `json:"updates"`
@@ -35,11 +34,16 @@ type counts struct {
 	Tombstones int `json:"tombstones"`
 }
 
-func (c counts) String() string {
+func (c Counts) String() string {
 	return fmt.Sprintf("%d snapshot, %d inserts, %d updates, %d deletes, %d tombstones", c.Snapshot, c.Inserts, c.Updates, c.Deletes, c.Tombstones)
 }
 
-const createTable = `CREATE TABLE ` + tableName + ` (
+// Sum is how many records they make.
+func (c Counts) Sum() int64 {
+	return int64(c.Snapshot + c.Inserts + c.Updates + c.Deletes + c.Tombstones)
+}
+
+const createTable = `CREATE TABLE ` + TableName + ` (
 	id       bigint PRIMARY KEY,
 	version  integer NOT NULL,
 	customer text NOT NULL,
@@ -53,12 +57,12 @@ const createTable = `CREATE TABLE ` + tableName + ` (
 const rowText = `concat_ws(chr(9), id::text, version::text, customer, amount::text, paid::text,
 	to_char(placed, 'YYYY-MM-DD HH24:MI:SS.US'), coalesce(note, '\N'))`
 
-func openSource(ctx context.Context, dsn string, seed int64) (*source, error) {
+func OpenSource(ctx context.Context, dsn string, seed int64) (*Source, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("PostgreSQL cannot be reached: %w", err)
 	}
-	s := &source{conn: conn, rng: rand.New(rand.NewSource(seed)), version: map[int64]int{}, next: 1}
+	s := &Source{conn: conn, rng: rand.New(rand.NewSource(seed)), version: map[int64]int{}, next: 1}
 	var level string
 	if err := conn.QueryRow(ctx, "SHOW wal_level").Scan(&level); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
@@ -74,17 +78,17 @@ func openSource(ctx context.Context, dsn string, seed int64) (*source, error) {
 }
 
 // clean removes what an earlier run may have left.
-func (s *source) clean(ctx context.Context) error {
+func (s *Source) clean(ctx context.Context) error {
 	for _, q := range []string{
-		"DROP TABLE IF EXISTS " + tableName,
-		"DROP PUBLICATION IF EXISTS " + slotName,
-		"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + slotName + "' AND active",
+		"DROP TABLE IF EXISTS " + TableName,
+		"DROP PUBLICATION IF EXISTS " + SlotName,
+		"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '" + SlotName + "' AND active",
 	} {
 		if _, err := s.conn.Exec(ctx, q); err != nil {
 			return err
 		}
 	}
-	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '" + slotName + "'"
+	const drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '" + SlotName + "'"
 	for try := 0; ; try++ {
 		_, err := s.conn.Exec(ctx, drop)
 		var pg *pgconn.PgError
@@ -96,12 +100,12 @@ func (s *source) clean(ctx context.Context) error {
 	}
 }
 
-func (s *source) close(ctx context.Context) error {
+func (s *Source) Close(ctx context.Context) error {
 	return errors.Join(s.clean(ctx), s.conn.Close(ctx))
 }
 
 // row makes the columns behind id and version. Every value is a function of the generator alone.
-func (s *source) row() []any {
+func (s *Source) row() []any {
 	var note any
 	if s.rng.Intn(4) > 0 {
 		note = "note " + strings.Repeat("ä", s.rng.Intn(20)) + fmt.Sprint(s.rng.Int63())
@@ -120,9 +124,9 @@ func (s *source) row() []any {
 	}
 }
 
-func (s *source) load(ctx context.Context, n int) error {
+func (s *Source) Load(ctx context.Context, n int) error {
 	i := 0
-	_, err := s.conn.CopyFrom(ctx, pgx.Identifier{tableName}, []string{"id", "version", "customer", "amount", "paid", "placed", "note"},
+	_, err := s.conn.CopyFrom(ctx, pgx.Identifier{TableName}, []string{"id", "version", "customer", "amount", "paid", "placed", "note"},
 		pgx.CopyFromFunc(func() ([]any, error) {
 			if i == n {
 				return nil, nil
@@ -135,7 +139,7 @@ func (s *source) load(ctx context.Context, n int) error {
 			r := s.row()
 			return append([]any{id, 0}, numeric(r)...), nil
 		}))
-	s.counts.Snapshot = n
+	s.Counts.Snapshot = n
 	return err
 }
 
@@ -149,8 +153,8 @@ func numeric(r []any) []any {
 	return r
 }
 
-// change carries out n changes in transactions of a hundred: half updates, and inserts and deletes in equal parts.
-func (s *source) change(ctx context.Context, n int) error {
+// Change carries out n changes in transactions of a hundred: half updates, and inserts and deletes in equal parts.
+func (s *Source) Change(ctx context.Context, n int) error {
 	for done := 0; done < n; {
 		batch := &pgx.Batch{}
 		batch.Queue("BEGIN")
@@ -165,41 +169,41 @@ func (s *source) change(ctx context.Context, n int) error {
 	return nil
 }
 
-func (s *source) queue(b *pgx.Batch) {
+func (s *Source) queue(b *pgx.Batch) {
 	switch k := s.rng.Intn(4); {
 	case k == 0 || len(s.live) == 0:
 		id := s.next
 		s.next++
 		s.live = append(s.live, id)
 		s.version[id] = 0
-		b.Queue("INSERT INTO "+tableName+" VALUES ($1, $2, $3, $4::text::numeric, $5, $6, $7)", append([]any{id, 0}, s.row()...)...)
-		s.counts.Inserts++
+		b.Queue("INSERT INTO "+TableName+" VALUES ($1, $2, $3, $4::text::numeric, $5, $6, $7)", append([]any{id, 0}, s.row()...)...)
+		s.Counts.Inserts++
 	case k == 1:
 		i := s.rng.Intn(len(s.live))
 		id := s.live[i]
 		s.live[i] = s.live[len(s.live)-1]
 		s.live = s.live[:len(s.live)-1]
-		b.Queue("DELETE FROM "+tableName+" WHERE id = $1", id)
-		s.counts.Deletes++
-		s.counts.Tombstones++
+		b.Queue("DELETE FROM "+TableName+" WHERE id = $1", id)
+		s.Counts.Deletes++
+		s.Counts.Tombstones++
 	default:
 		id := s.live[s.rng.Intn(len(s.live))]
 		s.version[id]++
-		b.Queue("UPDATE "+tableName+" SET version = $2, customer = $3, amount = $4::text::numeric, paid = $5, placed = $6, note = $7 WHERE id = $1",
+		b.Queue("UPDATE "+TableName+" SET version = $2, customer = $3, amount = $4::text::numeric, paid = $5, placed = $6, note = $7 WHERE id = $1",
 			append([]any{id, s.version[id]}, s.row()...)...)
-		s.counts.Updates++
+		s.Counts.Updates++
 	}
 }
 
-// content is the number and the hash of rows, ordered by id.
-type content struct {
+// Content is the number and the hash of rows, ordered by id.
+type Content struct {
 	Rows int    `json:"rows"`
 	Hash string `json:"hash"`
 }
 
-func (c content) String() string { return fmt.Sprintf("%d rows, sha256 %.16s", c.Rows, c.Hash) }
+func (c Content) String() string { return fmt.Sprintf("%d rows, sha256 %.16s", c.Rows, c.Hash) }
 
-// hasher makes a content of lines that come in order.
+// hasher makes a Content of lines that come in order.
 type hasher struct {
 	rows int
 	sum  interface {
@@ -216,47 +220,16 @@ func (h *hasher) add(line string) {
 	_, _ = h.sum.Write([]byte{'\n'})
 }
 
-func (h *hasher) content() content { return content{h.rows, hex.EncodeToString(h.sum.Sum(nil))} }
+func (h *hasher) content() Content { return Content{h.rows, hex.EncodeToString(h.sum.Sum(nil))} }
 
-// table reads the table's content now.
-func (s *source) table(ctx context.Context) (content, error) {
-	rows, err := s.conn.Query(ctx, "SELECT "+rowText+" FROM "+tableName+" ORDER BY id")
+// Table reads the table's content now.
+func (s *Source) Table(ctx context.Context) (Content, error) {
+	rows, err := s.conn.Query(ctx, "SELECT "+rowText+" FROM "+TableName+" ORDER BY id")
 	if err != nil {
-		return content{}, err
+		return Content{}, err
 	}
 	h := newHasher()
 	var line string
 	_, err = pgx.ForEachRow(rows, []any{&line}, func() error { h.add(line); return nil })
 	return h.content(), err
-}
-
-// connectorConfig is what a user would send to POST /connectors.
-func (d *demo) connectorConfig() (map[string]string, error) {
-	u, err := url.Parse(d.postgres)
-	if err != nil {
-		return nil, err
-	}
-	port := u.Port()
-	if port == "" {
-		port = "5432"
-	}
-	pass, _ := u.User.Password()
-	cfg := map[string]string{
-		"connector.class":                    "postgres-cdc",
-		"database.hostname":                  u.Hostname(),
-		"database.port":                      port,
-		"database.user":                      u.User.Username(),
-		"database.password":                  pass,
-		"database.dbname":                    strings.TrimPrefix(u.Path, "/"),
-		"topic.prefix":                       prefix,
-		"slot.name":                          slotName,
-		"publication.name":                   slotName,
-		"publication.autocreate.mode":        "filtered",
-		"table.include.list":                 "public." + tableName,
-		"producer.override.compression.type": "lz4",
-	}
-	if pass == "" {
-		delete(cfg, "database.password")
-	}
-	return cfg, nil
 }
