@@ -252,16 +252,20 @@ func (f *fleet) check() {
 
 // settle lets everyone heartbeat until nothing changes, and holds the result against the subscriptions.
 func (f *fleet) settle() {
+	drain := func() {
+		for len(f.held) > 0 {
+			f.write(false)
+		}
+		f.check()
+	}
 	for range 40 {
 		for _, id := range slices.Sorted(maps.Keys(f.clients)) {
 			f.heartbeat(f.clients[id])
-			for len(f.held) > 0 {
-				f.write(false)
-			}
-			f.check()
+			drain()
 		}
 		f.now = f.now.Add(5 * time.Second) // members that left for a while are given up
 		f.step(Tick{})
+		drain()
 	}
 	if len(f.clients) == 0 {
 		return
