@@ -248,9 +248,13 @@ func (r *reader) required(key string) string {
 	return strings.TrimSpace(v)
 }
 
-func (r *reader) integer(key string, def, lo int64) int64 { return r.number(key, def, lo, sdk.TypeInt, 32) }
+func (r *reader) integer(key string, def, lo int64) int64 {
+	return r.number(key, def, lo, sdk.TypeInt, 32)
+}
 
-func (r *reader) long(key string, def, lo int64) int64 { return r.number(key, def, lo, sdk.TypeLong, 64) }
+func (r *reader) long(key string, def, lo int64) int64 {
+	return r.number(key, def, lo, sdk.TypeLong, 64)
+}
 
 func (r *reader) number(key string, def, lo int64, t sdk.ConfigType, bits int) int64 {
 	v, ok := r.raw[key]
