@@ -12,7 +12,7 @@ GOFILES := $(shell find cmd broker tiering connect connectors sdk internal -name
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: bin/varve ## Build bin/varve, one static binary.
@@ -50,8 +50,14 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 	mv $(TOOLS)/golangci-lint $@
 
 .PHONY: compat
-compat: bin/varve s3-server ## Run real clients (kgo, kcat, the Java console tools) and the store suite against MinIO.
+compat: bin/varve s3-server ## Run real clients of every language and the store suite against MinIO; writes docs/compatibility.md.
 	tests/compat/run.sh
+
+.PHONY: differential
+differential: bin/varve ## Compare with Apache Kafka 4.4: its command line tools, and REQUESTS (default 5000) random requests.
+	tests/tools/kafka.sh install
+	go test -count=1 -timeout 30m -tags differential -v ./tests/apachekafka ./tests/differential/tools
+	go test -count=1 -timeout 6h -tags differential -v ./tests/differential/requests -args -requests=$(or $(REQUESTS),5000)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZTIME each (default 30s).
@@ -64,10 +70,25 @@ chaos: bin/varve bin/duckproof s3-server ## Kill the server by -9, under load (K
 .PHONY: streams
 streams: bin/varve ## Kafka Streams' smoke test, exactly_once_v2, RUNS times (default 5) for FEED (default 5m) under kill -9.
 	tests/tools/kafka.sh install-streams
-	go test -count=1 -timeout 90m -v -tags streams ./tests/streams -args -runs=$(or $(RUNS),5) -feed=$(or $(FEED),5m)
+	go test -count=1 -timeout 90m -v -artifacts -tags streams ./tests/streams -args -runs=$(or $(RUNS),5) -feed=$(or $(FEED),5m)
+
+.PHONY: differential-connect
+differential-connect: bin/varve ## Compare the Connect worker with Apache Kafka Connect and Debezium, side by side (needs Java).
+	tests/tools/connect.sh install
+	go test -count=1 -timeout 30m -tags differential -v ./tests/differential/connect
+
+.PHONY: powerloss
+powerloss: ## Simulate power losses (SEEDS, default 10000) and histories of the bucket (HISTORIES, default 1000) from seed SEED on.
+	go test -count=1 -timeout 60m -v -run 'TestPowerLoss$$' ./broker -args -powerloss.seed=$(or $(SEED),0) -powerloss.seeds=$(or $(SEEDS),10000)
+	go test -count=1 -timeout 30m -v -run 'TestHistories$$' ./tiering -args -histories.seed=$(or $(SEED),0) -histories.seeds=$(or $(HISTORIES),1000)
 
 .PHONY: bench
-bench: bin/varve ## Run the benchmarks and print their raw results.
+bench: bin/varve ## Measure side by side with Apache Kafka and Debezium; raw results go to bench/results.
+	go run ./bench -part kafka
+	go run ./bench -part debezium -rounds 3
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of single packages.
 	go test -run '^$$' -bench . -benchmem ./internal/record/... ./broker/... ./sdk/... ./connectors/...
 
 .PHONY: generate

@@ -121,7 +121,7 @@ func (b *Broker) openStorage(context.Context) error {
 	}
 	b.ctl, err = controller.Open(controller.Env{FS: b.env.FS, Dir: path.Join(b.cfg.DataDir, "metadata"), NodeID: b.cfg.NodeID,
 		ClusterID: clusterID, Configs: b.resolver, Log: b.env.Log, Clock: b.env.Clock, OnFailed: b.failed,
-		Complete: b.dir.WasComplete(), MustExist: len(folders) > 0})
+		SnapshotBytes: b.cfg.MetadataSnapshotBytes, Complete: b.dir.WasComplete(), MustExist: len(folders) > 0})
 	if err != nil {
 		return fmt.Errorf("broker: open metadata: %w", err)
 	}

@@ -263,7 +263,7 @@ func TestProduceErrors(t *testing.T) {
 		"magic 1":           {"t", 0, 1, old, 9, kerr.InvalidRecord},
 		"no batch":          {"t", 0, 1, nil, 9, kerr.InvalidRecord},
 		"two batches":       {"t", 0, 1, append(batchOf("a"), batchOf("b")...), 9, kerr.InvalidRecord},
-		"cut batch":         {"t", 0, 1, batchOf("abcdef")[:65], 9, kerr.CorruptMessage},
+		"cut batch":         {"t", 0, 1, batchOf("abcdef")[:65], 9, kerr.InvalidRecord},
 		"control":           {"t", 0, 1, control, 9, kerr.InvalidRecord},
 		"too large":         {"t", 0, 1, batchOf(strings.Repeat("x", 3000)), 9, kerr.MessageTooLarge},
 		"early zstd":        {"t", 0, 1, zstd.Batch(0), 6, kerr.UnsupportedCompressionType},

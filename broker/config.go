@@ -44,6 +44,8 @@ type Config struct {
 	// TierStartWait is how long the start waits to hear whether the bucket works. One that is only unreachable does not
 	// keep the broker from starting.
 	TierStartWait time.Duration
+	// MetadataSnapshotBytes is how much the metadata log grows before a snapshot replaces it; 0 is the controller's default.
+	MetadataSnapshotBytes int64
 
 	Partition partition.Config
 	Tiering   tiering.Config

@@ -303,3 +303,29 @@ func TestMissingBucketEndsTheStart(t *testing.T) {
 		t.Fatal(b, err)
 	}
 }
+
+// TestDeleteRecordsBeforeTheUpload: what is deleted before it was copied leaves no gap that would stop all later copies.
+func TestDeleteRecordsBeforeTheUpload(t *testing.T) {
+	n := harness.Start(t, harness.WithBucket(mem.New(time.Now)), harness.WithConfig(quietTier))
+	p := tieredTopic(t, n, "t", 3000, time.Now().Add(-time.Hour).UnixMilli())
+	c := n.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	produce := func(records int) {
+		t.Helper()
+		for at := range records {
+			c.Produce(t.Context(), &kgo.Record{Topic: "t", Value: tierValue(at)}, nil)
+		}
+		if err := c.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce(3000) // seals segments that are not copied yet
+	if _, err := p.DeleteRecords(p.HighWatermark() - 10); err != nil {
+		t.Fatal(err)
+	}
+	produce(3000)
+	runTier(t, n, p)
+	r := dial(t, n.Bootstrap())
+	if tiered, _ := listOffset(t, r, "t", partition.LatestTiered); tiered < 6000 {
+		t.Errorf("the bucket ends with %d, segments above 6000 are sealed", tiered)
+	}
+}

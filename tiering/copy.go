@@ -85,6 +85,9 @@ func (p *Partition) where(s *Segment) (first int64, done bool, err error) {
 		return s.BaseOffset, false, nil // whatever lies below the log start does no harm
 	}
 	from := max(cur.LogStartOffset, s.Epochs[0].StartOffset)
+	if len(cur.LeaderEpochs) > 0 { // either side may have forgotten epochs below a log start that the other does not know yet
+		from = max(from, cur.LeaderEpochs[0].StartOffset)
+	}
 	if local := fromRecord(s.Epochs); from < cur.EndOffset && !manifest.SameLineage(local, cur.LeaderEpochs, from, cur.EndOffset-1) {
 		return 0, false, fmt.Errorf("%w: offsets %d to %d were archived with leader epochs %v, the local log has %v", ErrCorrupt,
 			from, cur.EndOffset-1, cur.LeaderEpochs, local)

@@ -2,6 +2,7 @@ package tiering_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -31,18 +32,27 @@ type history struct {
 	t       *testing.T
 	rng     *rand.Rand
 	bucket  *mem.Bucket
+	line    *lineBucket
 	log     log
 	brokers []*broker
 	leader  *broker
 	epoch   int32
 	acked   int64 // all below was told to be in the bucket
 	start   int64
+	fenced  int   // calls of writers of an older epoch that were told so
+	err     error // promises that were not kept on the way
 }
 
-func newHistory(t *testing.T, seed uint64) *history {
+// newHistory makes the brokers. bad, where it is not nil, is a store that does not keep its promises.
+func newHistory(t *testing.T, seed uint64, bad func(objstore.Bucket) objstore.Bucket) *history {
 	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 7)), bucket: mem.New(nil), log: newLog(0)}
+	h.line = &lineBucket{Bucket: h.bucket, manifests: map[string]string{}}
+	store := objstore.Bucket(h.line)
+	if bad != nil {
+		store = bad(store)
+	}
 	for i := range 3 {
-		f := fault.New(h.bucket, fault.Random(seed*3+uint64(i), 0.25, fault.Refuse, fault.Stall, fault.LostReply, fault.TornBody, fault.ShortBody))
+		f := fault.New(store, fault.Random(seed*3+uint64(i), 0.25, storeFaults...))
 		f.Stop() // opening a store is not what is tested here
 		cfg := objstore.RetryConfig{Attempts: 2, Base: time.Second, Max: time.Second, Timeout: 10 * time.Second, MinBytesPerSecond: 1 << 20}
 		s, err := Open(t.Context(), Env{Bucket: objstore.WithRetry(f, cfg), ClusterID: "c", BrokerID: int32(i), Config: testConfig()})
@@ -111,7 +121,7 @@ func (h *history) copyOne(b *broker) error {
 	}
 	h.acked = max(h.acked, borders[to])
 	if got := b.part.EndOffset(); got < borders[to] {
-		h.t.Fatalf("copied up to %d, but the end is %d", borders[to], got)
+		h.err = errors.Join(h.err, fmt.Errorf("copied up to %d, but the end is %d", borders[to], got))
 	}
 	return nil
 }
@@ -160,11 +170,14 @@ func (h *history) step() {
 	default:
 		err = h.copyOne(b)
 	}
+	if errors.Is(err, ErrFenced) {
+		h.fenced++
+	}
 	if err != nil && b == h.leader && errors.Is(err, ErrFenced) {
-		h.t.Fatalf("the leader of the newest epoch was fenced: %v", err)
+		h.err = errors.Join(h.err, fmt.Errorf("the leader of the newest epoch was fenced: %w", err))
 	}
 	if err != nil && (IsFault(err) || errors.Is(err, ErrGap)) {
-		h.t.Fatal(err)
+		h.err = errors.Join(h.err, err)
 	}
 }
 
@@ -233,30 +246,91 @@ func verifyBucket(t *testing.T, b objstore.Bucket, orphans int) error {
 	return nil
 }
 
+// run is one whole history. It counts the faults that hit.
+func (h *history) run(hits map[string]int) error {
+	defer h.close()
+	h.elect()
+	for range 80 {
+		h.step()
+	}
+	err := errors.Join(h.settle(), h.err, h.line.err)
+	for _, b := range h.brokers {
+		for k, n := range b.faults.Hits() {
+			hits[k.String()] += n
+		}
+	}
+	hits["number taken"] += h.line.races
+	hits["older writer fenced"] += h.fenced
+	return err
+}
+
+var (
+	historySeed  = flag.Uint64("histories.seed", 0, "the first seed of TestHistories")
+	historySeeds = flag.Int("histories.seeds", 0, "how many seeds to run; 0 is the short form")
+)
+
+// TestHistories: whatever a store does short of losing what it has acknowledged, and however many brokers believe that they lead,
+// there is one line of manifests, nothing that it names is missing, and nothing acknowledged is lost.
 func TestHistories(t *testing.T) {
-	warm := newLog(0).add(0, 5, 1, 10) // the codecs' shared state must not be made inside a bubble
-	if err := warm.Decode(); err != nil {
-		t.Fatal(err)
+	warmCodecs(t)
+	seeds := *historySeeds
+	if seeds == 0 {
+		if seeds = 400; testing.Short() {
+			seeds = 40
+		}
 	}
-	seeds := uint64(400)
-	if testing.Short() {
-		seeds = 40
-	}
-	for seed := range seeds {
+	hits := map[string]int{}
+	for i := range seeds {
+		seed := *historySeed + uint64(i)
+		var h *history
 		synctest.Test(t, func(t *testing.T) {
-			h := newHistory(t, seed)
-			defer h.close()
-			h.elect()
-			for range 80 {
-				h.step()
-			}
-			if err := h.settle(); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
+			h = newHistory(t, seed, nil)
+			if err := h.run(hits); err != nil {
+				t.Errorf("seed %d (again: go test ./tiering -run 'TestHistories$' -args -histories.seed=%d -histories.seeds=1): %v", seed, seed, err)
 			}
 		})
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			return
 		}
+		if i%100 == 0 {
+			readByPython(t, h.bucket, h.leader.part.StartOffset(), h.log.Next)
+		}
+	}
+	t.Logf("%d seeds: %v", seeds, hits)
+	for _, k := range storeFaults {
+		if hits[k.String()] == 0 && seeds >= 40 {
+			t.Errorf("no fault of the kind %s", k)
+		}
+	}
+	if seeds >= 40 && (hits["number taken"] == 0 || hits["older writer fenced"] == 0) {
+		t.Errorf("no two writers met: %v", hits)
+	}
+}
+
+// warmCodecs makes the codecs' shared state, which must not be made inside a bubble.
+func warmCodecs(t *testing.T) {
+	t.Helper()
+	if err := newLog(0).add(0, 5, 1, 10).Decode(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHistoriesFindFaults: a store that breaks a promise is found.
+func TestHistoriesFindFaults(t *testing.T) {
+	warmCodecs(t)
+	const within = 60
+	for name, bad := range brokenStores() {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(within) {
+				var err error
+				synctest.Test(t, func(t *testing.T) { err = newHistory(t, seed, bad).run(map[string]int{}) })
+				if err != nil {
+					t.Logf("seed %d: %.200s", seed, err)
+					return
+				}
+			}
+			t.Errorf("not found in %d seeds", within)
+		})
 	}
 }
 
@@ -272,7 +346,7 @@ func TestEveryCallFails(t *testing.T) {
 			if err := verifyBucket(t, b, -1); err != nil {
 				t.Fatalf("%s of call %d: %v", kind, n, err)
 			}
-			if faulty.Hits()[kind] == 0 {
+			if len(faulty.Hits()) == 0 {
 				t.Logf("%s: %d calls", kind, n-1)
 				break
 			}

@@ -147,6 +147,21 @@ func TestCopyRefusesAnotherHistory(t *testing.T) {
 	wantErr(t, "copy of a log with other epochs", p.Copy(t.Context(), b.Segment(t, 5, 30)), ErrCorrupt)
 }
 
+// TestCopyBearsAForgottenBeginning: after a power loss a log may know epochs again that were cut at a log start, and the other way
+// round. That is no other history.
+func TestCopyBearsAForgottenBeginning(t *testing.T) {
+	for _, first := range [][2]int64{{0, 2}, {2, 0}} {
+		_, _, _, p := setup(t)
+		l := newLog(0).add(0, 30, 1, 100)
+		for i, from := range []int64{0, 10} {
+			s := l.Segment(t, from, from+10)
+			s.Epochs = []record.EpochEntry{{Epoch: 0, StartOffset: first[i]}}
+			mustCopy(t, p, s)
+		}
+		l.checkRead(t, p, 0, 20, 500)
+	}
+}
+
 func TestTimestamps(t *testing.T) {
 	_, _, _, p := setup(t)
 	l := newLog(50).add(0, 600, 3, 200)

@@ -22,6 +22,7 @@ import (
 // connection is closed, which is all a client can be told. Errors are per partition. From v13 on topics are named by id.
 // Answers of v10 and later name the leader where the client asked another broker (KIP-951).
 //
+// One request has the transactional batches of one producer: with several all its partitions are INVALID_PRODUCER_ID_MAPPING.
 // A transactional batch goes in only while its partition is in the producer's ongoing transaction (KIP-890). From v12 on the
 // first batch puts the partition in, and the connection waits until that is durable; older clients have to have added it, and
 // are refused with INVALID_TXN_STATE (v11: TRANSACTION_ABORTABLE) otherwise. Control batches of clients are INVALID_RECORD.
@@ -31,6 +32,7 @@ type produceWait struct {
 	h       *Handlers
 	req     *Request
 	resp    *kmsg.ProduceResponse
+	refused error // for all partitions
 	acks    int16
 	timeout time.Duration
 	parts   []producePart // those that wait
@@ -49,6 +51,9 @@ func (h *Handlers) produce(ctx context.Context, r *Request) (Later, error) {
 	resp := kmsg.NewPtrProduceResponse()
 	resp.Version = r.Version
 	w := &produceWait{h: h, req: r, resp: resp, acks: req.Acks, timeout: time.Duration(req.TimeoutMillis) * time.Millisecond}
+	if req.TransactionID != nil && h.severalProducers(req) {
+		w.refused = errSeveralProducers
+	}
 	resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
 	for i := range req.Topics {
 		t, out := &req.Topics[i], &resp.Topics[i]
@@ -70,6 +75,10 @@ func (w *produceWait) append(ctx context.Context, t *kmsg.ProduceRequestTopic, i
 	out.Default()
 	out.Partition = in.Partition
 	out.BaseOffset, out.LogAppendTime, out.LogStartOffset = -1, -1, -1
+	if w.refused != nil {
+		w.fail(out, nil, w.refused)
+		return
+	}
 	p, err := w.h.partitionFor(w.req.Version, 13, t.Topic, t.TopicID, in.Partition)
 	if err == nil {
 		err = checkProduce(w.req.Version, w.acks, p, in.Records)
@@ -80,6 +89,7 @@ func (w *produceWait) append(ctx context.Context, t *kmsg.ProduceRequestTopic, i
 	}
 	if err := checkKeys(p, in.Records, out); err != nil {
 		w.fail(out, p, err)
+		out.LogStartOffset = p.LogStart()
 		return
 	}
 	release, err := w.enter(ctx, p, in.Records)
@@ -90,11 +100,46 @@ func (w *produceWait) append(ctx context.Context, t *kmsg.ProduceRequestTopic, i
 	a, err := p.Append(in.Records, partition.AppendOptions{AllReplicas: w.acks == -1})
 	release()
 	if err != nil {
-		w.fail(out, p, err)
+		if w.fail(out, p, err); tellsLogStart(out.ErrorCode) {
+			out.LogStartOffset = p.LogStart()
+		}
 		return
 	}
 	out.BaseOffset, out.LogAppendTime, out.LogStartOffset = a.FirstOffset, a.LogAppendTime, a.LogStart
 	w.parts = append(w.parts, producePart{p: p, last: a.LastOffset, epoch: a.LeaderEpoch, at: at})
+}
+
+// tellsLogStart reports whether an append that fails with this code tells where the log begins.
+func tellsLogStart(code int16) bool {
+	switch code {
+	case kerr.NotLeaderForPartition.Code, kerr.CorruptMessage.Code, kerr.MessageTooLarge.Code, kerr.KafkaStorageError.Code:
+		return false
+	}
+	return true
+}
+
+// severalProducers reports whether the transactional batches that could be written are of more than one producer or epoch.
+func (h *Handlers) severalProducers(req *kmsg.ProduceRequest) bool {
+	var first *record.Header
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			in := &t.Partitions[j]
+			p, err := h.partitionFor(req.Version, 13, t.Topic, t.TopicID, in.Partition)
+			if err != nil || checkProduce(req.Version, -1, p, in.Records) != nil {
+				continue
+			}
+			hdr, err := record.ParseHeader(in.Records)
+			switch {
+			case err != nil || !hdr.Transactional() || !hdr.HasProducer():
+			case first == nil:
+				first = &hdr
+			case hdr.ProducerID != first.ProducerID || hdr.ProducerEpoch != first.ProducerEpoch:
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // enter lets a transactional batch through, which keeps the marker of its transaction back until release.
@@ -140,10 +185,7 @@ func checkProduce(version, acks int16, p *partition.Partition, records []byte) e
 	}
 	switch {
 	case hdr.Size() != len(records):
-		if hdr.Size() > len(records) {
-			return fmt.Errorf("%w: the batch ends after %d of %d bytes", record.ErrCorrupt, len(records), hdr.Size())
-		}
-		return errOneBatch
+		return errOneBatch // a batch that is cut off counts for none
 	case hdr.Control():
 		return errControlBatch
 	case hdr.HasProducer() && hdr.BaseSequence < 0:
@@ -202,13 +244,10 @@ const keyCheckLimit = 64 << 20
 
 // fail notes an error of one partition.
 func (w *produceWait) fail(out *kmsg.ProduceResponseTopicPartition, p *partition.Partition, err error) {
-	out.ErrorCode = codeOf(err)
+	out.ErrorCode, out.ErrorMessage = codeOf(err), messageOf(err)
 	out.BaseOffset, out.LogAppendTime = -1, -1
-	if out.ErrorCode == kerr.InvalidRecord.Code || out.ErrorCode == kerr.CorruptMessage.Code || out.ErrorCode == kerr.MessageTooLarge.Code ||
-		out.ErrorCode == kerr.InvalidTimestamp.Code {
-		out.ErrorMessage = messageOf(err)
-	}
 	if out.ErrorCode == kerr.UnknownServerError.Code || out.ErrorCode == kerr.KafkaStorageError.Code {
+		out.ErrorMessage = nil // it is for the log
 		w.h.warn("produce failed", "partition", p, "err", err)
 	}
 	if out.ErrorCode == kerr.NotLeaderForPartition.Code && p != nil && w.req.Version >= 10 {
@@ -281,10 +320,14 @@ func (w *produceWait) Wait(ctx context.Context) (kmsg.Response, error) {
 				timer = time.NewTimer(w.remaining())
 				defer func() { timer.Stop(); putSignal(sig) }()
 			}
+			expired := timer.C
+			if part.p.Alone() {
+				expired = nil
+			}
 			part.p.Watch(&w.waiting, w.kind(), part.last, sig)
 			select {
 			case <-sig.C():
-			case <-timer.C:
+			case <-expired:
 				timer.Reset(0) // the partitions after this one have no time left either
 				w.waiting.Cancel()
 				if !part.p.Reached(w.kind(), part.last) {

@@ -189,8 +189,6 @@ func (w *fetchWait) fail(out *fetchPart, p *partition.Partition, err error) {
 		w.h.warn("fetch failed", "topic", p.Topic(), "partition", p.Index(), "err", err)
 	case kerr.NotLeaderForPartition.Code, kerr.FencedLeaderEpoch.Code:
 		w.tellLeader(out, p)
-	case kerr.OffsetOutOfRange.Code:
-		out.logStart = p.LogStart()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,6 +23,9 @@ import (
 // answers such a request with an error and lets the client ask again; here the topic is there when the answer is, so that
 // the first answer holds it. Asking for all topics or by id makes nothing.
 //
+// A request before v12 that names a topic by id is wrong as a whole (KAFKA-12701): the answer has the topics with
+// INVALID_REQUEST and nothing else.
+//
 // Authorized operations (KIP-430; of the cluster v8–v10) are all there are while there is no authorization, and Int.MIN
 // where not asked for. v13 has a code for REBOOTSTRAP_REQUIRED (KIP-1102), which is never sent.
 
@@ -29,6 +33,14 @@ func (h *Handlers) metadata(ctx context.Context, r *Request) (kmsg.Response, err
 	req := r.Body.(*kmsg.MetadataRequest)
 	resp := kmsg.NewPtrMetadataResponse()
 	resp.Version = req.Version
+	if byIDTooEarly(req) {
+		for i := range req.Topics {
+			t := kmsg.NewMetadataResponseTopic()
+			t.ErrorCode, t.Topic, t.TopicID = kerr.InvalidRequest.Code, kmsg.StringPtr(deref(req.Topics[i].Topic)), req.Topics[i].TopicID
+			resp.Topics = append(resp.Topics, t)
+		}
+		return resp, nil
+	}
 	topics, err := h.metadataTopics(ctx, req)
 	if err != nil {
 		return nil, err
@@ -51,6 +63,13 @@ func (h *Handlers) metadata(ctx context.Context, r *Request) (kmsg.Response, err
 		resp.AuthorizedOperations = allClusterOperations
 	}
 	return resp, nil
+}
+
+// byIDTooEarly reports whether a topic is asked for by id in a version that has the field by mistake.
+func byIDTooEarly(req *kmsg.MetadataRequest) bool {
+	return req.Version < 12 && slices.ContainsFunc(req.Topics, func(t kmsg.MetadataRequestTopic) bool {
+		return t.Topic == nil || !kafka.UUID(t.TopicID).IsZero()
+	})
 }
 
 // foundTopic is a topic of a request: found, or not found for a reason.
@@ -85,7 +104,7 @@ func (h *Handlers) metadataTopics(ctx context.Context, req *kmsg.MetadataRequest
 			continue
 		}
 		seen[key] = true
-		f := h.findTopic(ctx, req.Version, t, create)
+		f := h.findTopic(ctx, t, create)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -94,15 +113,13 @@ func (h *Handlers) metadataTopics(ctx context.Context, req *kmsg.MetadataRequest
 	return found, nil
 }
 
-func (h *Handlers) findTopic(ctx context.Context, version int16, t *kmsg.MetadataRequestTopic, create bool) foundTopic {
+func (h *Handlers) findTopic(ctx context.Context, t *kmsg.MetadataRequestTopic, create bool) foundTopic {
 	im := h.Controller.Image()
 	f := foundTopic{id: t.TopicID}
 	if t.Topic != nil {
 		f.name = *t.Topic
 	}
 	switch {
-	case version < 12 && (!f.id.IsZero() || t.Topic == nil):
-		f.err = kerr.InvalidRequest // ids are in v10 and v11 by mistake (KAFKA-12701)
 	case !f.id.IsZero():
 		if f.topic = im.TopicByID(f.id); f.topic == nil {
 			f.name, f.err = "", fmt.Errorf("%w: %s", controller.ErrUnknownTopicID, f.id)
@@ -130,6 +147,9 @@ func metadataTopic(im *controller.Image, f foundTopic, req *kmsg.MetadataRequest
 			t.Topic = &f.name
 		}
 		t.IsInternal = controller.IsInternal(f.name)
+		if req.IncludeTopicAuthorizedOperations && errors.Is(f.err, controller.ErrInvalidTopic) {
+			t.AuthorizedOperations = allTopicOperations // as Kafka tells them of a name that cannot be
+		}
 		return t
 	}
 	t.Topic, t.TopicID, t.IsInternal = &f.topic.Name, f.topic.ID, controller.IsInternal(f.topic.Name)

@@ -56,6 +56,8 @@ func (h *Handlers) coordinatorOf(ctx context.Context, kind int8, key, listener s
 	}
 	if err != nil {
 		c.ErrorCode, c.ErrorMessage = groupCode(err), messageOf(err)
+	} else {
+		c.ErrorMessage = kmsg.StringPtr("NONE") // as Kafka says it
 	}
 	return c
 }

@@ -35,11 +35,7 @@ func (h *Handlers) createTopics(ctx context.Context, r *Request) (kmsg.Response,
 	errs := make(map[int]error)
 	charge := h.mutationsOf(r, 6)
 	for i := range req.Topics {
-		ask, err := newTopic(&req.Topics[i])
-		if err != nil {
-			errs[i] = err
-			continue
-		}
+		ask := newTopic(&req.Topics[i])
 		if err := charge.take(h.newPartitions(&ask)); err != nil {
 			errs[i] = err
 			continue
@@ -68,11 +64,12 @@ func (h *Handlers) createTopics(ctx context.Context, r *Request) (kmsg.Response,
 }
 
 // newTopic reads one topic of a request.
-func newTopic(t *kmsg.CreateTopicsRequestTopic) (controller.NewTopic, error) {
+func newTopic(t *kmsg.CreateTopicsRequestTopic) controller.NewTopic {
 	ask := controller.NewTopic{Name: t.Topic, Partitions: t.NumPartitions, ReplicationFactor: t.ReplicationFactor}
 	for _, c := range t.Configs {
 		if c.Value == nil {
-			return ask, fmt.Errorf("%w: Null value not supported for topic configs: %s", config.ErrInvalid, c.Name)
+			ask.Invalid = fmt.Errorf("%w: Null value not supported for topic configs: %s", config.ErrInvalid, c.Name)
+			return ask
 		}
 		if ask.Configs == nil {
 			ask.Configs = make(map[string]string, len(t.Configs))
@@ -85,11 +82,12 @@ func newTopic(t *kmsg.CreateTopicsRequestTopic) (controller.NewTopic, error) {
 	})
 	for i, a := range sorted {
 		if a.Partition != int32(i) {
-			return ask, fmt.Errorf("%w: partitions should be a consecutive 0-based integer sequence", controller.ErrInvalidAssignment)
+			ask.Invalid = fmt.Errorf("%w: partitions should be a consecutive 0-based integer sequence", controller.ErrInvalidAssignment)
+			return ask
 		}
 		ask.Assignments = append(ask.Assignments, a.Replicas)
 	}
-	return ask, nil
+	return ask
 }
 
 func (h *Handlers) createdTopic(ask *kmsg.CreateTopicsRequestTopic, result controller.TopicResult, validateOnly bool) kmsg.CreateTopicsResponseTopic {

@@ -22,7 +22,7 @@ func (h *Handlers) initProducerID(ctx context.Context, r *Request) (kmsg.Respons
 	resp.Version = req.Version
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
 	named := r.Version >= 3
-	if named && (req.ProducerID < 0) != (req.ProducerEpoch < 0) || req.TransactionalID != nil && *req.TransactionalID == "" {
+	if named && (req.ProducerID == txn.None) != (req.ProducerEpoch == txn.None) || req.TransactionalID != nil && *req.TransactionalID == "" {
 		resp.ErrorCode = kerr.InvalidRequest.Code
 		return resp, nil
 	}
@@ -37,7 +37,7 @@ func (h *Handlers) initProducerID(ctx context.Context, r *Request) (kmsg.Respons
 		return resp, nil
 	}
 	in := txn.InitRequest{ID: *req.TransactionalID, Timeout: millis(req.TransactionTimeoutMillis), ProducerID: txn.None, Epoch: txn.None}
-	if named && req.ProducerID >= 0 {
+	if named && req.ProducerID != txn.None {
 		in.ProducerID, in.Epoch = req.ProducerID, req.ProducerEpoch
 	}
 	id := h.Txns.Coordinator().Init(ctx, in)

@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/controller"
 	"github.com/varvehq/varve/broker/txn"
 	"github.com/varvehq/varve/internal/kafka"
 )
@@ -12,7 +14,7 @@ import (
 // AddPartitionsToTxn, v0–v5.
 //
 // Up to v3 the request is a client's, of one transaction: where one partition does not exist, it is told so and the others are
-// OPERATION_NOT_ATTEMPTED. v4 and v5 are the brokers' form, of several transactions, that may also only ask whether the
+// OPERATION_NOT_ATTEMPTED. Internal topics are for nobody: TOPIC_AUTHORIZATION_FAILED. v4 and v5 are the brokers' form, of several transactions, that may also only ask whether the
 // partitions are in (KIP-890). Clients of transaction version 2 add partitions by producing to them.
 
 func (h *Handlers) addPartitionsToTxn(ctx context.Context, r *Request) (kmsg.Response, error) {
@@ -36,33 +38,41 @@ func (h *Handlers) addPartitionsToTxn(ctx context.Context, r *Request) (kmsg.Res
 			tps, codes = append(tps, kafka.TopicPartition{Topic: t.Topic, Partition: p}), append(codes, &rt.Partitions[j].ErrorCode)
 		}
 	}
-	errs := h.addToTxn(ctx, txn.AddRequest{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Partitions: tps})
+	errs := h.addToTxn(ctx, true, txn.AddRequest{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch, Partitions: tps})
 	for i, code := range codes {
 		*code = fencedCode(errs[i], req.Version >= 2)
 	}
 	return resp, nil
 }
 
-// addToTxn adds all partitions or none, and gives an error for each.
-func (h *Handlers) addToTxn(ctx context.Context, r txn.AddRequest) []error {
-	errs, bad := make([]error, len(r.Partitions)), false
-	for i, tp := range r.Partitions {
-		if _, errs[i] = h.Data.Partition(tp.Topic, tp.Partition); errs[i] != nil {
-			bad = true
-		}
-	}
-	var err error
-	if bad {
-		err = errNotAttempted
-	} else {
-		err = h.Txns.Coordinator().Add(ctx, r)
-	}
-	for i := range errs {
-		if errs[i] == nil {
+// addToTxn adds all partitions or none, and gives an error for each. Clients may not add internal topics.
+func (h *Handlers) addToTxn(ctx context.Context, client bool, r txn.AddRequest) []error {
+	errs, bad := h.refused(client, r.Partitions)
+	if !bad {
+		err := h.Txns.Coordinator().Add(ctx, r)
+		for i := range errs {
 			errs[i] = err
 		}
 	}
 	return errs
+}
+
+// refused gives the partitions that cannot be in a transaction their errors, and errNotAttempted to the others where there
+// are such.
+func (h *Handlers) refused(client bool, tps []kafka.TopicPartition) (errs []error, bad bool) {
+	errs = make([]error, len(tps))
+	for i, tp := range tps {
+		if _, errs[i] = h.Data.Partition(tp.Topic, tp.Partition); client && controller.IsInternal(tp.Topic) {
+			errs[i] = kerr.TopicAuthorizationFailed
+		}
+		bad = bad || errs[i] != nil
+	}
+	for i := range errs {
+		if bad && errs[i] == nil {
+			errs[i] = errNotAttempted
+		}
+	}
+	return errs, bad
 }
 
 func (h *Handlers) addOrVerify(ctx context.Context, t *kmsg.AddPartitionsToTxnRequestTransaction) kmsg.AddPartitionsToTxnResponseTransaction {
@@ -80,11 +90,13 @@ func (h *Handlers) addOrVerify(ctx context.Context, t *kmsg.AddPartitionsToTxnRe
 			tps, codes = append(tps, kafka.TopicPartition{Topic: topic.Topic, Partition: p}), append(codes, &rt.Partitions[j].ErrorCode)
 		}
 	}
-	var errs []error
-	if t.VerifyOnly {
+	errs, bad := h.refused(false, tps)
+	switch {
+	case bad:
+	case t.VerifyOnly:
 		errs = h.Txns.Coordinator().Verify(t.TransactionalID, t.ProducerID, t.ProducerEpoch, tps)
-	} else {
-		errs = h.addToTxn(ctx, txn.AddRequest{ID: t.TransactionalID, ProducerID: t.ProducerID, Epoch: t.ProducerEpoch, Partitions: tps, Version: 2})
+	default:
+		errs = h.addToTxn(ctx, false, txn.AddRequest{ID: t.TransactionalID, ProducerID: t.ProducerID, Epoch: t.ProducerEpoch, Partitions: tps, Version: 2})
 	}
 	for i, code := range codes {
 		*code = txnCode(errs[i])

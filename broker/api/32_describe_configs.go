@@ -18,18 +18,22 @@ import (
 // value, where that comes from and, if asked for, all places that give one (synonyms), and from v3 on its type and, if
 // asked for, its documentation. Sensitive values are null. A broker is this one by its id; the empty name is the cluster-wide
 // dynamic defaults that are set. Other brokers, and other types of resources (loggers, groups, metrics subscriptions), are
-// INVALID_REQUEST.
+// INVALID_REQUEST; a type that no version of the protocol has makes that of all resources of the request.
 
 func (h *Handlers) describeConfigs(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.DescribeConfigsRequest)
 	resp := kmsg.NewPtrDescribeConfigsResponse()
 	resp.Version = req.Version
 	im := h.Controller.Image()
+	unknown := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool { return !knownResource(r.ResourceType) })
 	for i := range req.Resources {
 		ask := &req.Resources[i]
 		res := kmsg.NewDescribeConfigsResponseResource()
 		res.ResourceType, res.ResourceName = ask.ResourceType, ask.ResourceName
 		entries, err := h.configsOf(im, ask)
+		if unknown {
+			entries, err = nil, fmt.Errorf("%w: a resource of an unknown type", controller.ErrInvalidRequest)
+		}
 		res.ErrorCode, res.ErrorMessage = codeOf(err), reasonOf(err)
 		for _, e := range entries {
 			if len(ask.ConfigNames) == 0 || slices.Contains(ask.ConfigNames, e.Name) {
@@ -67,6 +71,15 @@ func (h *Handlers) configsOf(im *controller.Image, ask *kmsg.DescribeConfigsRequ
 		return h.Controller.Configs().DescribeBroker(im.Dynamic(h.NodeID)), nil
 	}
 	return nil, fmt.Errorf("%w: Unsupported resource type: %s", controller.ErrInvalidRequest, ask.ResourceType)
+}
+
+func knownResource(t kmsg.ConfigResourceType) bool {
+	switch t {
+	case kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger,
+		kmsg.ConfigResourceTypeClientMetrics, kmsg.ConfigResourceTypeGroupConfig:
+		return true
+	}
+	return false
 }
 
 func describedConfig(e *config.Entry, req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {

@@ -3,7 +3,10 @@ package api
 import (
 	"context"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/internal/kafka"
 )
 
 // DescribeProducers, v0 (KIP-664): the producers that a partition remembers, with the first offset of the transaction that is
@@ -28,6 +31,9 @@ func (h *Handlers) producersOf(topic string, index int32) kmsg.DescribeProducers
 	out := kmsg.NewDescribeProducersResponseTopicPartition()
 	out.Partition = index
 	p, err := h.Data.Partition(topic, index)
+	if kafka.ValidateTopicName(topic) != nil {
+		err = kerr.InvalidTopicException
+	}
 	if err == nil {
 		states, serr := p.Producers()
 		err = serr

@@ -42,7 +42,7 @@ func (h *Handlers) listTransactions(_ context.Context, r *Request) (kmsg.Respons
 		switch {
 		case len(req.StateFilters) > 0 && !slices.Contains(states, d.State):
 		case len(req.ProducerIDFilters) > 0 && !slices.Contains(req.ProducerIDFilters, d.ProducerID):
-		case req.Version >= 1 && req.DurationFilterMillis >= 0 && (d.Started < 0 || now-d.Started <= req.DurationFilterMillis):
+		case req.Version >= 1 && req.DurationFilterMillis >= 0 && now-d.Started <= req.DurationFilterMillis: // one that never began has -1: very long
 		case pattern != nil && !pattern.MatchString(d.ID):
 		default:
 			s := kmsg.NewListTransactionsResponseTransactionState()

@@ -18,8 +18,8 @@ import (
 // The named topics, or all, in order of name, with as many partitions as the request's limit and
 // max.request.partition.size.limit allow, at least one. What is left out begins at NextCursor; a request with that cursor
 // goes on there, also when the cursor's topic is gone by then. Eligible leader replicas are empty: every replica that could be one
-// is in the ISR. Topics that fail count for nothing in the limit. A cursor of a negative partition is INVALID_REQUEST, which
-// this response can only tell per topic.
+// is in the ISR. Topics that fail count for nothing in the limit. A cursor of a negative partition, or of a topic that is not
+// among those that are named, is INVALID_REQUEST, which this response can only tell for each topic that is named.
 
 func (h *Handlers) describeTopicPartitions(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.DescribeTopicPartitionsRequest)
@@ -28,8 +28,8 @@ func (h *Handlers) describeTopicPartitions(_ context.Context, r *Request) (kmsg.
 	im := h.Controller.Image()
 	names, first := namesFromCursor(im, req)
 	if first < 0 {
-		for _, name := range names {
-			resp.Topics = append(resp.Topics, failedTopic(name, kerr.InvalidRequest))
+		for i := range req.Topics {
+			resp.Topics = append(resp.Topics, failedTopic(req.Topics[i].Topic, kerr.InvalidRequest))
 		}
 		return resp, nil
 	}
@@ -59,7 +59,8 @@ func (h *Handlers) describeTopicPartitions(_ context.Context, r *Request) (kmsg.
 	return resp, nil
 }
 
-// namesFromCursor are the topics to tell in order, and the partition to begin at in the cursor's topic.
+// namesFromCursor are the topics to tell in order, and the partition to begin at in the cursor's topic: negative where the
+// cursor cannot be.
 func namesFromCursor(im *controller.Image, req *kmsg.DescribeTopicPartitionsRequest) ([]string, int32) {
 	names := im.TopicNames()
 	if len(req.Topics) > 0 {
@@ -73,7 +74,10 @@ func namesFromCursor(im *controller.Image, req *kmsg.DescribeTopicPartitionsRequ
 	if req.Cursor == nil {
 		return names, 0
 	}
-	at, _ := slices.BinarySearch(names, req.Cursor.Topic)
+	at, found := slices.BinarySearch(names, req.Cursor.Topic)
+	if !found && len(req.Topics) > 0 {
+		return nil, -1
+	}
 	return names[at:], req.Cursor.Partition
 }
 

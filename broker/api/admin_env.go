@@ -26,6 +26,9 @@ type LogDir struct {
 // Kafka tells them only where a plugin takes the metrics, and clients then send none.
 func (h *Handlers) adminAPIs() []Entry {
 	return []Entry{
+		{Key: 29, Name: "DescribeAcls", Min: 1, Max: 3, Handle: h.describeACLs, Note: "There is no authorizer: SECURITY_DISABLED."},
+		{Key: 30, Name: "CreateAcls", Min: 1, Max: 3, Handle: h.createACLs, Note: "There is no authorizer: SECURITY_DISABLED."},
+		{Key: 31, Name: "DeleteAcls", Min: 1, Max: 3, Handle: h.deleteACLs, Note: "There is no authorizer: SECURITY_DISABLED."},
 		{Key: 34, Name: "AlterReplicaLogDirs", Min: 1, Max: 2, Handle: h.alterReplicaLogDirs, Note: "There is one data folder, so nothing ever moves."},
 		{Key: 35, Name: "DescribeLogDirs", Min: 1, Max: 5, Handle: h.describeLogDirs, Note: "Sizes are of the local log; what only the bucket holds is not counted."},
 		{Key: 43, Name: "ElectLeaders", Min: 0, Max: 2, Handle: h.electLeaders},
@@ -33,6 +36,7 @@ func (h *Handlers) adminAPIs() []Entry {
 		{Key: 46, Name: "ListPartitionReassignments", Min: 0, Max: 0, Handle: h.listReassignments},
 		{Key: 48, Name: "DescribeClientQuotas", Min: 0, Max: 1, Handle: h.describeClientQuotas},
 		{Key: 49, Name: "AlterClientQuotas", Min: 0, Max: 1, Handle: h.alterClientQuotas, Note: "Host names other than localhost are not looked up for ip quotas; connection_creation_rate is stored, not enforced."},
+		{Key: 50, Name: "DescribeUserScramCredentials", Min: 0, Max: 0, Handle: h.describeScramCredentials, Note: "No user has credentials."},
 		{Key: 55, Name: "DescribeQuorum", Min: 0, Max: 2, Handle: h.describeQuorum},
 		{Key: 57, Name: "UpdateFeatures", Min: 0, Max: 2, Handle: h.updateFeatures},
 		{Key: 74, Name: "ListConfigResources", Min: 0, Max: 1, Handle: h.listConfigResources},

@@ -202,3 +202,33 @@ func TestTopicCreationIsHeldToTheMutationRate(t *testing.T) {
 		}
 	})
 }
+
+func TestSecurityThatIsOffSaysSo(t *testing.T) {
+	h, _ := adminHandlers(t, config.Options{})
+	eachVersion(t, 29, func(t *testing.T, v int16) {
+		if got := callAt[*kmsg.DescribeACLsResponse](t, h, v, kmsg.NewPtrDescribeACLsRequest()); got.ErrorCode != kerr.SecurityDisabled.Code || got.ErrorMessage == nil {
+			t.Errorf("%+v", got)
+		}
+		create := kmsg.NewPtrCreateACLsRequest()
+		create.Creations = make([]kmsg.CreateACLsRequestCreation, 2)
+		if got := callAt[*kmsg.CreateACLsResponse](t, h, v, create); len(got.Results) != 2 || got.Results[1].ErrorCode != kerr.SecurityDisabled.Code {
+			t.Errorf("%+v", got)
+		}
+		del := kmsg.NewPtrDeleteACLsRequest()
+		del.Filters = make([]kmsg.DeleteACLsRequestFilter, 2)
+		if got := callAt[*kmsg.DeleteACLsResponse](t, h, v, del); len(got.Results) != 2 || got.Results[1].ErrorCode != kerr.SecurityDisabled.Code {
+			t.Errorf("%+v", got)
+		}
+	})
+	scram := kmsg.NewPtrDescribeUserSCRAMCredentialsRequest()
+	if got := callAt[*kmsg.DescribeUserSCRAMCredentialsResponse](t, h, 0, scram); got.ErrorCode != 0 || len(got.Results) != 0 {
+		t.Errorf("all users: %+v", got)
+	}
+	for _, name := range []string{"a", "b", "b"} {
+		scram.Users = append(scram.Users, kmsg.DescribeUserSCRAMCredentialsRequestUser{Name: name})
+	}
+	got := callAt[*kmsg.DescribeUserSCRAMCredentialsResponse](t, h, 0, scram).Results
+	if len(got) != 2 || got[0].ErrorCode != kerr.ResourceNotFound.Code || got[1].ErrorCode != kerr.DuplicateResource.Code {
+		t.Errorf("%+v", got)
+	}
+}

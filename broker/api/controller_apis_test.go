@@ -217,8 +217,8 @@ func TestMetadataByID(t *testing.T) {
 	for v := int16(10); v <= 13; v++ {
 		resp := callAt[*kmsg.MetadataResponse](t, h, v, req)
 		if v < 12 {
-			if got := resp.Topics[0].ErrorCode; got != kerr.InvalidRequest.Code {
-				t.Errorf("v%d: code %d", v, got)
+			if got := resp.Topics[0].ErrorCode; got != kerr.InvalidRequest.Code || len(resp.Topics) != 2 || len(resp.Brokers) != 0 {
+				t.Errorf("v%d: code %d, %d topics, %d brokers", v, got, len(resp.Topics), len(resp.Brokers))
 			}
 			continue
 		}
@@ -419,11 +419,11 @@ func TestDescribeConfigs(t *testing.T) {
 			{ResourceType: topic, ResourceName: "a"}, {ResourceType: topic, ResourceName: "a", ConfigNames: []string{"segment.ms", "no.such"}},
 			{ResourceType: topic, ResourceName: "nope"}, {ResourceType: topic, ResourceName: "bad/name"},
 			{ResourceType: broker, ResourceName: "0"}, {ResourceType: broker}, {ResourceType: broker, ResourceName: "1"}, {ResourceType: broker, ResourceName: "x"},
-			{ResourceType: kmsg.ConfigResourceTypeBrokerLogger, ResourceName: "0"}, {ResourceType: 99},
+			{ResourceType: kmsg.ConfigResourceTypeBrokerLogger, ResourceName: "0"},
 		}
 		resp := callAt[*kmsg.DescribeConfigsResponse](t, h, v, req)
 		invalid := kerr.InvalidRequest.Code
-		for i, want := range []int16{0, 0, 3, 17, 0, 0, invalid, invalid, invalid, invalid} {
+		for i, want := range []int16{0, 0, 3, 17, 0, 0, invalid, invalid, invalid} {
 			got := resp.Resources[i]
 			if got.ErrorCode != want || got.ResourceName != req.Resources[i].ResourceName || got.ResourceType != req.Resources[i].ResourceType || (got.ErrorMessage == nil) != (want == 0) {
 				t.Errorf("resource %d: %+v", i, got)
@@ -455,6 +455,13 @@ func TestDescribeConfigs(t *testing.T) {
 		if got := described(resp.Resources[5]); len(got) != 1 || *got["message.max.bytes"].Value != "2000" {
 			t.Errorf("%+v", got)
 		}
+		req.Resources = append(req.Resources, kmsg.DescribeConfigsRequestResource{ResourceType: 99})
+		for _, got := range callAt[*kmsg.DescribeConfigsResponse](t, h, v, req).Resources {
+			if got.ErrorCode != invalid || len(got.Configs) != 0 {
+				t.Errorf("beside a resource of an unknown type: %+v", got)
+			}
+		}
+		req.Resources = req.Resources[:1]
 		req.IncludeSynonyms, req.IncludeDocumentation = false, false
 		if got := described(callAt[*kmsg.DescribeConfigsResponse](t, h, v, req).Resources[0])["segment.ms"]; len(got.ConfigSynonyms) != 0 || got.Documentation != nil {
 			t.Errorf("%+v", got)
@@ -565,8 +572,11 @@ func TestDescribeTopicPartitions(t *testing.T) {
 	if resp := ask(&kmsg.DescribeTopicPartitionsRequestCursor{Topic: "b", Partition: 3}); len(resp.Topics) != 1 || resp.Topics[0].Partitions[0].Partition != 0 {
 		t.Errorf("%+v", resp)
 	}
-	if resp := ask(&kmsg.DescribeTopicPartitionsRequestCursor{Topic: "c", Partition: -1}); resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
+	if resp := ask(&kmsg.DescribeTopicPartitionsRequestCursor{Topic: "c", Partition: -1}, "c"); resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
 		t.Errorf("%+v", resp)
+	}
+	if resp := ask(&kmsg.DescribeTopicPartitionsRequestCursor{Topic: "b"}, "a", "c"); len(resp.Topics) != 2 || resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("a cursor of a topic that is not asked for: %+v", resp)
 	}
 	if resp := ask(&kmsg.DescribeTopicPartitionsRequestCursor{Topic: "c", Partition: 99}); len(resp.Topics[0].Partitions) != 0 || resp.NextCursor != nil {
 		t.Errorf("%+v", resp)

@@ -28,6 +28,7 @@ var controllerErrors = []errorCode{
 	{controller.ErrUnknownTopic, kerr.UnknownTopicOrPartition},
 	{controller.ErrInvalidTopic, kerr.InvalidTopicException},
 	{controller.ErrInvalidPartitions, kerr.InvalidPartitions},
+	{controller.ErrTooManyPartitions, kerr.PolicyViolation},
 	{controller.ErrInvalidReplicationFactor, kerr.InvalidReplicationFactor},
 	{controller.ErrInvalidAssignment, kerr.InvalidReplicaAssignment},
 	{controller.ErrDeletionDisabled, kerr.TopicDeletionDisabled},

@@ -27,15 +27,16 @@ type DataEnv interface {
 
 // Errors of requests for records that no partition has seen.
 var (
-	errRequiredAcks  = errors.New("acks must be 0, 1 or -1")
-	errInternalTopic = errors.New("clients may not write to an internal topic")
-	errNoKey         = errors.New("records without a key in a compacted topic")
-	errOneBatch      = errors.New("a partition's records must be exactly one record batch")
-	errMagic         = errors.New("only record batches of magic 2 are accepted")
-	errZstd          = errors.New("zstd needs Produce version 7 or later")
-	errControlBatch  = errors.New("clients may not write control batches")
-	errNoSequence    = errors.New("a producer's batch needs a sequence number")
-	errProducerID    = errors.New("a transactional batch needs the request to have a transactional id, and a producer id")
+	errRequiredAcks     = errors.New("acks must be 0, 1 or -1")
+	errInternalTopic    = errors.New("clients may not write to an internal topic")
+	errNoKey            = errors.New("records without a key in a compacted topic")
+	errOneBatch         = errors.New("a partition's records must be exactly one record batch")
+	errMagic            = errors.New("only record batches of magic 2 are accepted")
+	errZstd             = errors.New("zstd needs Produce version 7 or later")
+	errControlBatch     = errors.New("clients may not write control batches")
+	errNoSequence       = errors.New("a producer's batch needs a sequence number")
+	errSeveralProducers = errors.New("transactional records contained more than one producer id")
+	errProducerID       = errors.New("a transactional batch needs the request to have a transactional id, and a producer id")
 )
 
 // dataErrors maps the errors of partitions and logs.
@@ -49,6 +50,7 @@ var dataErrors = []errorCode{
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},
 	{errNoSequence, kerr.InvalidRecord},
+	{errSeveralProducers, kerr.InvalidProducerIDMapping},
 	{errProducerID, kerr.TransactionalIDAuthorizationFailed},
 	{commitlog.ErrInvalidRecord, kerr.InvalidRecord},
 	{commitlog.ErrInvalidTimestamp, kerr.InvalidTimestamp},

@@ -41,10 +41,7 @@ func (l *Log) prepareClose() (job syncJob, err error) {
 	}
 	job.recovery = true
 	for _, s := range *l.segs.Load() {
-		if s.auxDirty {
-			s.auxDirty = false
-			job.aux = append(job.aux, s.name(suffixIndex), s.name(suffixTime), s.name(suffixTxn), fileName(l.dir, s.next.Load(), suffixSnapshot))
-		}
+		job.addAux(s)
 	}
 	return job, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/varvehq/varve/internal/vfs"
 )
@@ -12,6 +13,7 @@ import (
 type syncJob struct {
 	l         *Log
 	files     []syncFile
+	auxOf     []syncAuxOf
 	aux       []string // files to open and sync, for a checkpoint
 	dirs      []string // folders to sync
 	parent    bool     // dirs has the data directory, for a new folder
@@ -25,6 +27,24 @@ type syncFile struct {
 	s    *segment
 	open *openFile
 	size int64
+}
+
+// syncAuxOf is a segment whose indexes and snapshot a job syncs, as they were at gen.
+type syncAuxOf struct {
+	s   *segment
+	gen int
+}
+
+// addAux adds what belongs to the segment besides its data, where that changed. The caller holds the log's lock.
+func (j *syncJob) addAux(s *segment) {
+	if s.auxGen == s.auxSynced {
+		return
+	}
+	j.auxOf = append(j.auxOf, syncAuxOf{s, s.auxGen})
+	j.aux = append(j.aux, s.name(suffixIndex), s.name(suffixTime), fileName(s.l.dir, s.next.Load(), suffixSnapshot))
+	if s.hasTxn.Load() {
+		j.aux = append(j.aux, s.name(suffixTxn))
+	}
 }
 
 // Flush asks the group commit to make everything below offset durable, and returns at once: true where FlushedOffset has
@@ -108,7 +128,7 @@ func (j *syncJob) releaseFiles() error {
 func (l *Log) checkpointJob() (job syncJob, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.exists.Load() || l.mu.closed || l.Failed() != nil || l.recovery.Load() == l.end.Load() && !l.mu.epochs.dirty {
+	if !l.exists.Load() || l.mu.closed || l.Failed() != nil || l.recovery.Load() == l.end.Load() && !l.mu.epochs.dirty && !l.auxDirty() {
 		return job, false, nil
 	}
 	if s := l.active(); s != nil {
@@ -124,19 +144,14 @@ func (l *Log) checkpointJob() (job syncJob, ok bool, err error) {
 	}
 	job.recovery = true
 	for _, s := range *l.segs.Load() {
-		if !s.auxDirty {
-			continue
-		}
-		s.auxDirty = false
-		job.aux = append(job.aux, s.name(suffixIndex), s.name(suffixTime))
-		if s.hasTxn.Load() {
-			job.aux = append(job.aux, s.name(suffixTxn))
-		}
-		if s.sealed.Load() {
-			job.aux = append(job.aux, fileName(l.dir, s.next.Load(), suffixSnapshot))
-		}
+		job.addAux(s)
 	}
 	return job, true, nil
+}
+
+// auxDirty reports whether a segment has indexes or a snapshot that no checkpoint has made durable. The caller holds mu.
+func (l *Log) auxDirty() bool {
+	return slices.ContainsFunc(*l.segs.Load(), func(s *segment) bool { return s.auxGen != s.auxSynced })
 }
 
 // syncAux syncs the files that are opened for it alone. One that is gone was deleted meanwhile.
@@ -193,6 +208,9 @@ func (l *Log) finishJob(job *syncJob) (moved bool, flushed int64) {
 	}
 	if job.end > l.mu.durable {
 		l.mu.durable = job.end
+	}
+	for _, a := range job.auxOf {
+		a.s.auxSynced = max(a.s.auxSynced, a.gen)
 	}
 	if job.recovery {
 		l.recovery.Store(max(l.recovery.Load(), job.end))

@@ -86,7 +86,7 @@ func (s *segment) flushEntries(slot *fileSlot, suffix string, entries *[]byte, s
 	if _, err = f.WriteAt(*entries, *size); err == nil {
 		*size += int64(len(*entries))
 		*entries = (*entries)[:0]
-		s.auxDirty = true
+		s.auxGen++
 	}
 	return errors.Join(err, f.release())
 }

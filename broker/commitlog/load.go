@@ -384,7 +384,7 @@ func (s *segment) cutIndex(slot *fileSlot, suffix string, size, keep int64) erro
 	if err != nil {
 		return err
 	}
-	s.auxDirty = true
+	s.auxGen++
 	return errors.Join(f.Truncate(keep), f.release())
 }
 
@@ -469,6 +469,7 @@ func (ld *loader) finish(state State) error {
 	}
 	l.start.Store(start)
 	l.localStart.Store(max(start, first))
+	l.mu.epochs.truncateStart(start) // the batches know of epochs below it
 	if state.Cleaned <= end {
 		l.cleaned.Store(state.Cleaned)
 	}

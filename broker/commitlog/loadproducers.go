@@ -28,7 +28,13 @@ func (ld *loader) loadProducers(state State) error {
 	if err != nil {
 		return err
 	}
+	next := find(ld.segs, from) + 1 // the first segment without a snapshot at its base
 	err = ld.walkFrom(from, func(s *segment, h *record.Header, pos int64) error {
+		for ; next < len(ld.segs) && ld.segs[next].base <= s.base; next++ {
+			if err := ld.writeSnapshot(next); err != nil {
+				return err
+			}
+		}
 		if !h.HasProducer() || h.BaseOffset < from {
 			return nil
 		}
@@ -38,10 +44,20 @@ func (ld *loader) loadProducers(state State) error {
 		}
 		return ld.replayMarker(s, h, pos, trust)
 	})
+	for ; err == nil && next < len(ld.segs); next++ {
+		err = ld.writeSnapshot(next)
+	}
 	if err != nil {
 		return err
 	}
 	return ld.refillWindows()
+}
+
+// writeSnapshot writes the producer state at the base of segment i, up to which batches have been replayed. Without it nobody
+// would know the producers any more once the segments before are deleted.
+func (ld *loader) writeSnapshot(i int) error {
+	ld.segs[i-1].auxGen++
+	return ld.l.writeSnapshot(ld.segs[i].base)
 }
 
 func (ld *loader) replayMarker(s *segment, h *record.Header, pos, trust int64) error {
@@ -62,14 +78,14 @@ func (ld *loader) replayMarker(s *segment, h *record.Header, pos, trust int64) e
 	return nil
 }
 
-// loadSnapshot loads the newest sound snapshot at or below trust, removes those above, which may be of batches that were
-// cut, and returns the offset to replay from.
+// loadSnapshot loads the newest sound snapshot at or below trust and returns the offset to replay from. It removes those above,
+// which may be of batches that were cut, and those below the log's first segment, behind which batches are missing.
 func (ld *loader) loadSnapshot(trust, end int64) (from int64, err error) {
 	l := ld.l
 	for i := len(ld.snapshots) - 1; i >= 0; i-- {
 		at := ld.snapshots[i]
 		name := fileName(l.dir, at, suffixSnapshot)
-		if at > end || at > trust {
+		if at > end || at > trust || at < ld.segs[0].base {
 			l.mu.dirGen++
 			if err := l.env.FS.Remove(name); err != nil && !vfs.IsNotExist(err) {
 				return 0, err
@@ -105,26 +121,32 @@ func (ld *loader) refillWindows() error {
 	if len(ld.l.mu.producers.byID) == 0 {
 		return nil
 	}
-	var recent []record.Header
-	s := ld.segs[len(ld.segs)-1]
-	if s.size.Load() == 0 && len(ld.segs) > 1 {
-		s = ld.segs[len(ld.segs)-2]
+	first, from, left := len(ld.segs)-1, int64(0), int64(refillBytes)
+	for ; first > 0 && ld.segs[first].size.Load() < left; first-- {
+		left -= ld.segs[first].size.Load()
 	}
-	e, err := s.floorPosition(max(0, s.size.Load()-refillBytes))
-	if err != nil {
-		return err
-	}
-	err = s.walk(int64(e.Position), func(h *record.Header, _ int64) error {
-		if h.HasProducer() && !h.Control() {
-			recent = append(recent, *h)
+	if s := ld.segs[first]; s.size.Load() > left {
+		e, err := s.floorPosition(s.size.Load() - left)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if errors.Is(err, io.EOF) {
-		err = nil
+		from = int64(e.Position)
+	}
+	var recent []record.Header
+	for _, s := range ld.segs[first:] {
+		err := s.walk(from, func(h *record.Header, _ int64) error {
+			if h.HasProducer() && !h.Control() {
+				recent = append(recent, *h)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		from = 0
 	}
 	for i := len(recent) - 1; i >= 0; i-- {
 		ld.l.mu.producers.refill(&recent[i])
 	}
-	return err
+	return nil
 }

@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/varvehq/varve/internal/vfs"
@@ -79,6 +80,9 @@ func (s *segment) age(now time.Time) (time.Duration, error) {
 func (l *Log) DeleteSegmentsBefore(offset int64) (n int, err error) {
 	l.deleteMu.Lock()
 	defer l.deleteMu.Unlock()
+	if err := l.recoverableFrom(offset); err != nil {
+		return 0, err
+	}
 	gone, err := l.detach(offset)
 	l.undeleted = append(l.undeleted, gone...)
 	if start := l.start.Load(); err == nil && !l.cfg.Load().Tiered && l.savedStart.Load() < start {
@@ -101,27 +105,65 @@ func (l *Log) DeleteSegmentsBefore(offset int64) (n int, err error) {
 	return n, nil
 }
 
+// recoverableFrom makes sure that a recovery does not need the segments below offset that are about to go: producers, open
+// transactions and leader epochs that began in them are on disk for what stays, and the recovery point says so. Where all of the
+// log goes, the active segment is sealed.
+func (l *Log) recoverableFrom(offset int64) error {
+	job, ok, err := l.retreatJob(offset)
+	if err != nil || !ok {
+		return err
+	}
+	l.env.Syncer.commit([]syncJob{job})
+	if err := l.Failed(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	if l.env.SaveRecoveryPoint == nil {
+		return nil
+	}
+	return l.env.SaveRecoveryPoint(l.recovery.Load())
+}
+
+// retreatJob is the checkpoint that the deletion of the segments below offset needs; not ok: it needs none.
+func (l *Log) retreatJob(offset int64) (job syncJob, ok bool, err error) {
+	if l.env.Syncer == nil {
+		return job, false, nil
+	}
+	l.mu.Lock()
+	n, err := l.goingBelow(offset)
+	segs := *l.segs.Load()
+	ready := n == 0 || n < len(segs) && l.recovery.Load() >= segs[n].base && segs[n-1].auxGen == segs[n-1].auxSynced && !l.mu.epochs.dirty
+	l.mu.Unlock()
+	if err != nil || ready {
+		return job, false, err
+	}
+	return l.checkpointJob()
+}
+
+// goingBelow tells how many segments end at or below offset. Where that is all of the log, it seals the active one first, so that
+// a log always has one. The caller holds mu.
+func (l *Log) goingBelow(offset int64) (n int, err error) {
+	if err := l.writable(); err != nil {
+		return 0, err
+	}
+	segs := *l.segs.Load()
+	for n < len(segs) && segs[n].next.Load() <= offset && (segs[n].sealed.Load() || segs[n].size.Load() > 0) {
+		n++
+	}
+	if n > 0 && n == len(segs) {
+		_, err = l.roll(l.end.Load(), l.env.Clock())
+	}
+	return n, err
+}
+
 // detach takes the segments out of the list and moves the starts.
 func (l *Log) detach(offset int64) ([]*segment, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.writable(); err != nil {
-		return nil, err
+	n, err := l.goingBelow(offset)
+	if n == 0 || err != nil {
+		return nil, err // what is left from before is still removed
 	}
 	segs := *l.segs.Load()
-	n := 0
-	for n < len(segs) && segs[n].next.Load() <= offset && (segs[n].sealed.Load() || segs[n].size.Load() > 0) {
-		n++
-	}
-	if n == 0 {
-		return nil, nil // what is left from before is still removed
-	}
-	if n == len(segs) {
-		if _, err := l.roll(l.end.Load(), l.env.Clock()); err != nil {
-			return nil, err
-		}
-		segs = *l.segs.Load()
-	}
 	start := segs[n].base
 	l.localStart.Store(max(l.localStart.Load(), start))
 	if !l.cfg.Load().Tiered && start > l.start.Load() {

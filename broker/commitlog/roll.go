@@ -166,7 +166,7 @@ func (s *segment) seal() {
 		_ = o.release()
 	}
 	s.sealed.Store(true)
-	s.auxDirty = true
+	s.auxGen++
 	s.tail.Store(nil)
 }
 
@@ -185,7 +185,7 @@ func (l *Log) createSegment(base int64, now time.Time) (*segment, error) {
 	}
 	s.tail.Store(newIndexTail())
 	s.meta.loaded = true
-	s.auxDirty = true
+	s.auxGen++
 	return s, nil
 }
 
@@ -267,7 +267,7 @@ func (l *Log) writeSnapshot(offset int64) error {
 	}
 	t.snapshotAt = offset
 	if s := l.active(); s != nil {
-		s.auxDirty = true
+		s.auxGen++
 	}
 	l.mu.dirGen++
 	return nil

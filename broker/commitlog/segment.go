@@ -47,10 +47,11 @@ type segment struct {
 	modTime atomic.Int64
 
 	// Guarded by the log's lock.
-	synced   int64     // bytes known durable
-	pin      *openFile // keeps the descriptor that wrote un-synced bytes, whose Sync reports their errors
-	auxDirty bool      // indexes or snapshot were written since the last checkpoint
-	reserved int64     // bytes preallocated
+	synced int64     // bytes known durable
+	pin    *openFile // keeps the descriptor that wrote un-synced bytes, whose Sync reports their errors
+	// auxGen counts the changes of indexes and snapshot; auxSynced is the count that a checkpoint has made durable.
+	auxGen, auxSynced int
+	reserved          int64 // bytes preallocated
 
 	meta struct {
 		sync.Mutex

@@ -261,7 +261,9 @@ func (l *Log) publish(group []*segment, w *cleanedSegment) {
 	segs := *l.segs.Load()
 	i := slices.Index(segs, group[0])
 	for _, s := range group {
-		w.s.auxDirty = w.s.auxDirty || s.auxDirty
+		if s.auxGen != s.auxSynced {
+			w.s.auxGen++
+		}
 		_ = s.dropPin() // its bytes are not needed any more
 	}
 	list := slices.Concat(segs[:i], []*segment{w.s}, segs[i+len(group):])

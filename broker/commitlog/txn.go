@@ -24,7 +24,7 @@ func (s *segment) appendTxn(e record.TxnIndexEntry) error {
 	if !s.hasTxn.Swap(true) {
 		s.l.mu.dirGen++
 	}
-	s.auxDirty = true
+	s.auxGen++
 	return errors.Join(err, f.Close())
 }
 
@@ -64,7 +64,7 @@ func (s *segment) cutTxn(end int64) error {
 	if err != nil {
 		return err
 	}
-	s.auxDirty = true
+	s.auxGen++
 	return errors.Join(f.Truncate(int64(keep*record.TxnIndexEntrySize)), f.Close())
 }
 

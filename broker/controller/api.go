@@ -21,6 +21,8 @@ var (
 	ErrUnknownTopicID = errors.New("unknown topic id")
 	// ErrInvalidTopic: an illegal name, or one that equals another in metrics ("a.b" and "a_b").
 	ErrInvalidTopic = errors.New("invalid topic")
+	// ErrTooManyPartitions: more than MaxPartitionsPerCall.
+	ErrTooManyPartitions = errors.New("too many partitions")
 	// ErrInvalidPartitions: a number of partitions that cannot be.
 	ErrInvalidPartitions = errors.New("invalid number of partitions")
 	// ErrInvalidReplicationFactor: not positive, or more than there are brokers.
@@ -92,6 +94,8 @@ type NewTopic struct {
 	// Assignments are the replicas of each partition, the preferred leader first. Empty: the controller chooses.
 	Assignments [][]int32
 	Configs     map[string]string
+	// Invalid is what is wrong with the topic in the form in which it was asked for. It is told where the name is free.
+	Invalid error
 	// Internal lets a topic's replication factor shrink to the number of brokers there are, as internal topics need.
 	Internal bool
 }

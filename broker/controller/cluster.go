@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,9 +32,9 @@ func (c *Controller) AlterConfigs(ctx context.Context, alterations []ConfigAlter
 }
 
 func (p *proposal) alter(a *ConfigAlteration) error {
-	before, err := p.configsOf(a.Type, a.Name)
-	if err != nil {
-		return err
+	before, missing := p.configsOf(a.Type, a.Name)
+	if missing != nil && a.Type != ResourceTopic {
+		return missing
 	}
 	after := make(map[string]string)
 	if !a.Replace {
@@ -49,8 +50,15 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 			return err
 		}
 	}
+	if missing != nil && !errors.Is(missing, ErrUnknownTopic) {
+		return missing
+	}
+	// What is wrong with the configs is told of a topic that does not exist too, as in Kafka.
 	if err := p.checkConfigs(a, before, after); err != nil {
 		return err
+	}
+	if missing != nil {
+		return missing
 	}
 	return p.add(configChanges(a, before, after)...)
 }
@@ -59,6 +67,9 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 func (p *proposal) configsOf(typ ResourceType, name string) (map[string]string, error) {
 	switch typ {
 	case ResourceTopic:
+		if name == "" {
+			return nil, fmt.Errorf("%w: Default topic resources are not allowed.", ErrInvalidRequest) //nolint:staticcheck // Kafka's text
+		}
 		if err := kafka.ValidateTopicName(name); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalidTopic, err)
 		}

@@ -59,6 +59,9 @@ func (p *proposal) createTopic(t *NewTopic, repeated bool, budget *int) TopicRes
 	if err := p.checkName(t.Name); err != nil {
 		return fail(err)
 	}
+	if t.Invalid != nil {
+		return fail(t.Invalid)
+	}
 	assignments, err := p.assign(t, *budget)
 	if err != nil {
 		return fail(err)
@@ -143,7 +146,7 @@ func (p *proposal) assign(t *NewTopic, budget int) ([][]int32, error) {
 }
 
 func tooMany(n int) error {
-	return fmt.Errorf("%w: %d partitions, more than %d in one request", ErrInvalidPartitions, n, MaxPartitionsPerCall)
+	return fmt.Errorf("%w: %d partitions, more than %d in one request", ErrTooManyPartitions, n, MaxPartitionsPerCall)
 }
 
 func (p *proposal) liveBrokers() []int32 { return p.editor.next.BrokerIDs() }
@@ -155,7 +158,7 @@ func (p *proposal) place(brokers []int32, first, n, factor int) ([][]int32, erro
 	case factor <= 0:
 		return nil, fmt.Errorf("%w: Replication factor must be larger than 0, or -1 to use the default value.", ErrInvalidReplicationFactor) //nolint:staticcheck // Kafka's text
 	case factor > len(brokers):
-		return nil, fmt.Errorf("%w: Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only %d broker(s) are registered.", ErrInvalidReplicationFactor, factor, factor, len(brokers)) //nolint:staticcheck // Kafka's text
+		return nil, fmt.Errorf("%w: Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only %d broker(s) are registered or some brokers have all their log directories cordoned.", ErrInvalidReplicationFactor, factor, factor, len(brokers)) //nolint:staticcheck // Kafka's text
 	}
 	start := p.editor.next.partitions + first
 	assignments := make([][]int32, n)

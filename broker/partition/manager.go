@@ -97,7 +97,7 @@ func NewManager(cfg Config, env Env) (*Manager, error) {
 	m.mu.dying = map[kafka.UUID][]*Partition{}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	var err error
-	m.metrics, err = newMetrics(env.Metrics, func() float64 { return float64(m.count.Load()) })
+	m.metrics, err = newMetrics(env.Metrics, func() float64 { return float64(m.count.Load()) }, env.Dir.SyncStats)
 	return m, err
 }
 

@@ -4,10 +4,13 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/varvehq/varve/broker/commitlog"
 )
 
 type metrics struct {
 	partitions    prometheus.GaugeFunc
+	syncs         prometheus.CounterFunc
 	offline       prometheus.Gauge
 	stray         prometheus.Gauge
 	tierFailing   prometheus.Gauge
@@ -26,13 +29,18 @@ type metrics struct {
 	compactSeconds                                                          prometheus.Histogram
 }
 
-func newMetrics(reg prometheus.Registerer, partitions func() float64) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, partitions func() float64, syncs func() commitlog.SyncStats) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "varve_partition_" + name, Help: help})
 	}
 	m := &metrics{
 		partitions: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "varve_partition_partitions",
 			Help: "Partitions on this broker."}, partitions),
+		syncs: prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "varve_partition_syncs_total",
+			Help: "Sync calls of the group commit: of single files and folders, and of the file system."}, func() float64 {
+			s := syncs()
+			return float64(s.Files + s.Whole)
+		}),
 		offline: prometheus.NewGauge(prometheus.GaugeOpts{Name: "varve_partition_offline",
 			Help: "Partitions that serve nothing since their storage failed."}),
 		stray: prometheus.NewGauge(prometheus.GaugeOpts{Name: "varve_partition_stray",
@@ -65,7 +73,7 @@ func newMetrics(reg prometheus.Registerer, partitions func() float64) (*metrics,
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.partitions, m.offline, m.stray, m.tierFailing, m.uploads, m.uploadBytes, m.uploadErrors, m.uploadSeconds,
+	for _, c := range []prometheus.Collector{m.partitions, m.syncs, m.offline, m.stray, m.tierFailing, m.uploads, m.uploadBytes, m.uploadErrors, m.uploadSeconds,
 		m.remoteReads, m.remoteBusy, m.workErrors, m.scrubErrors, m.scrubBytes,
 		m.compactRuns, m.compactErrors, m.compactRead, m.compactWritten, m.compactDropped, m.compactMaxDirty, m.compactUncleanable,
 		m.compactSeconds} {

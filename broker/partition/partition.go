@@ -226,7 +226,11 @@ func (p *Partition) Append(batches []byte, o AppendOptions) (Appended, error) {
 		}
 		return Appended{}, err
 	}
-	l.Flush(info.LastOffset + 1)
+	if flushed := l.FlushedOffset(); flushed > info.LastOffset {
+		p.onFlushed(flushed) // the operating system is trusted with it: nobody else will tell
+	} else {
+		l.Flush(info.LastOffset + 1)
+	}
 	p.m.touch(p)
 	return Appended{FirstOffset: info.FirstOffset, LastOffset: info.LastOffset, LogAppendTime: info.LogAppendTime,
 		LogStart: info.LogStartOffset, LeaderEpoch: epoch, Duplicate: info.Duplicate}, nil
@@ -302,10 +306,13 @@ func (p *Partition) startBehindTier(l *commitlog.Log) error {
 	return nil
 }
 
+// Alone reports whether this broker is the only replica in sync, so that the disk is all that a commit waits for.
+func (p *Partition) Alone() bool { return p.leader.Load().isr <= 1 }
+
 // onFlushed is told by the syncer what is on disk. With this broker as the only replica that is what is committed.
 func (p *Partition) onFlushed(flushed int64) {
 	raise(&p.flushed, flushed)
-	if p.leader.Load().isr <= 1 {
+	if p.Alone() {
 		raise(&p.hw, flushed) // never past what is on disk
 	}
 	p.wake(false)

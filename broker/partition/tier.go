@@ -119,6 +119,12 @@ func (p *Partition) tierWork(ctx context.Context, l *commitlog.Log, epoch int32)
 	if err != nil {
 		return err
 	}
+	if end := remote.EndOffset(); end > 0 && end < l.StartOffset() {
+		// What lies between was deleted before it was copied: the next copy may begin behind it.
+		if err := remote.AdvanceStart(ctx, l.StartOffset()); err != nil {
+			return err
+		}
+	}
 	if cfg.Tiered && cfg.RemoteCopy {
 		if err := p.upload(ctx, l, remote, epoch); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -301,10 +302,15 @@ func (c *Coordinator) forget(t *entry) {
 	})
 }
 
-// fence begins to abort the ongoing transaction and shuts its producer out.
+// fence begins to abort the ongoing transaction and shuts its producer out. Of a transaction of version 2 it takes two
+// epochs, as Kafka does: one more is what an end that the producer asked for itself takes, and its commit that comes late would
+// look like that end asked again, and be told of an invalid state, which ends a client, where it is fenced.
 func (c *Coordinator) fence(t *entry, done func(error)) {
 	next := t.Metadata
 	next.State, next.Epoch, next.LastEpoch, next.Updated = PrepareAbort, t.Epoch+1, None, c.millis()
+	if t.Version >= 2 && next.Epoch < math.MaxInt16 {
+		next.Epoch++
+	}
 	c.change(t, next, done)
 }
 

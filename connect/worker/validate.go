@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -58,7 +57,7 @@ func (w *Worker) Validate(ctx context.Context, class string, config map[string]s
 	if !ok {
 		return Validation{}, w.unknownClass(class)
 	}
-	defs := connectorDefs(info.Type)
+	defs := w.defs(info.Type)
 	_, errs := parseConn(w.cfg, info.Type, config)
 	err := w.borrow(ctx, class, func(p plugin.Plugin) error {
 		spec, err := p.Spec(ctx)
@@ -76,25 +75,21 @@ func (w *Worker) Validate(ctx context.Context, class string, config map[string]s
 	if err != nil {
 		return Validation{}, err
 	}
-	return validation(class, defs, w.withConverters(config), errs), nil
+	return validation(class, defs, config, errs), nil
 }
 
-// withConverters is a configuration with the worker's converters where it names none of its own.
-func (w *Worker) withConverters(config map[string]string) map[string]string {
-	out := maps.Clone(config)
-	if out == nil {
-		out = map[string]string{}
-	}
-	for _, role := range roles {
-		key := string(role) + ".converter"
-		if _, ok := out[key]; ok {
-			continue
-		}
-		if c, found := convert.Find(w.cfg.Converters[key], role); found {
-			out[key] = c.Name
+// defs are the worker's definitions, with its own converters as the defaults.
+func (w *Worker) defs(kind sdk.Kind) []sdk.ConfigDef {
+	defs := connectorDefs(kind)
+	for i := range defs {
+		d := &defs[i]
+		if role, ok := strings.CutSuffix(d.Name, ".converter"); ok && d.Type == sdk.TypeClass {
+			if c, found := convert.Find(w.cfg.Converters[d.Name], convert.Role(role)); found {
+				d.HasDefault, d.Default = true, c.Name
+			}
 		}
 	}
-	return out
+	return defs
 }
 
 // mergeDefs adds a connector's definitions to the worker's; where both define a key the worker's stands.

@@ -77,21 +77,21 @@ func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic,
 const MaxTopicName = 249
 
 // ErrTopicName marks an illegal topic name.
-var ErrTopicName = errors.New("illegal topic name")
+var ErrTopicName = errors.New("Topic name is invalid") //nolint:staticcheck // Kafka's text, which tools print
 
 // ValidateTopicName applies Kafka's rules: 1 to 249 of [a-zA-Z0-9._-], neither "." nor "..".
 func ValidateTopicName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrTopicName)
+		return fmt.Errorf("%w: the empty string is not allowed", ErrTopicName)
 	case name == "." || name == "..":
-		return fmt.Errorf("%w: %q", ErrTopicName, name)
+		return fmt.Errorf("%w: '%s' cannot be '.' or '..'", ErrTopicName, name)
 	case len(name) > MaxTopicName:
-		return fmt.Errorf("%w: %d characters, more than %d", ErrTopicName, len(name), MaxTopicName)
+		return fmt.Errorf("%w: the length of '%s' is longer than the max allowed length %d", ErrTopicName, name, MaxTopicName)
 	}
 	for _, c := range []byte(name) {
 		if !legal(c) {
-			return fmt.Errorf("%w: %q has a character other than ASCII letters, digits, '.', '_' and '-'", ErrTopicName, name)
+			return fmt.Errorf("%w: '%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", ErrTopicName, name)
 		}
 	}
 	return nil

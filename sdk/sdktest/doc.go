@@ -7,7 +7,8 @@
 //		sdktest.RunSource(t, sdktest.Source{Connector: mine.New(), Config: …, Records: 100})
 //	}
 //
-// It knows no connector and no downstream: the test says how many records to expect and what has arrived.
+// A connector in another language is a program, which the fields Program name. The suite knows no connector and no
+// downstream: the test says how many records to expect and what has arrived.
 package sdktest
 
 import (
@@ -60,8 +61,12 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// everywhere runs the suite in process and, where Main was used, as a plugin.
-func everywhere(t *testing.T, c sdk.Connector, suite func(t *testing.T, open func(t *testing.T) host.Plugin)) {
+// everywhere runs the suite in process and, where Main was used, as a plugin; where there is a program, with that alone.
+func everywhere(t *testing.T, c sdk.Connector, program *host.Options, suite func(t *testing.T, open func(t *testing.T) host.Plugin)) {
+	if program != nil {
+		suite(t, func(t *testing.T) host.Plugin { return launch(t, *program) })
+		return
+	}
 	t.Run("in process", func(t *testing.T) {
 		suite(t, func(t *testing.T) host.Plugin { return closing(t, host.InProcess(c)) })
 	})
@@ -74,13 +79,17 @@ func everywhere(t *testing.T, c sdk.Connector, suite func(t *testing.T, open fun
 			t.Fatal(err)
 		}
 		suite(t, func(t *testing.T) host.Plugin {
-			p, err := host.Launch(bounded(t), host.Options{Path: exe, Args: []string{c.Spec().Name}, Env: os.Environ()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return closing(t, p)
+			return launch(t, host.Options{Path: exe, Args: []string{c.Spec().Name}, Env: os.Environ()})
 		})
 	})
+}
+
+func launch(t *testing.T, o host.Options) host.Plugin {
+	p, err := host.Launch(bounded(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closing(t, p)
 }
 
 func closing(t *testing.T, p host.Plugin) host.Plugin {

@@ -14,6 +14,8 @@ import (
 // Sink says how to test a sink connector.
 type Sink struct {
 	Connector sdk.SinkConnector
+	// Program is the connector as a plugin's executable, instead of Connector.
+	Program *host.Options
 	// Config is a valid configuration.
 	Config sdk.Config
 	// Record makes the record at an offset; nil: text values. Topic, partition and offset are set by the suite.
@@ -29,7 +31,7 @@ type Sink struct {
 // RunSink checks a sink connector: its spec, required keys, that what Flush names is durable, that it goes on after a stop
 // and after a crash, and that partitions can come and go.
 func RunSink(t *testing.T, s Sink) {
-	everywhere(t, s.Connector, func(t *testing.T, open func(*testing.T) host.Plugin) {
+	everywhere(t, s.Connector, s.Program, func(t *testing.T, open func(*testing.T) host.Plugin) {
 		sub := func(name string, f func(t *testing.T, p host.Plugin)) {
 			t.Run(name, func(t *testing.T) {
 				if s.Prepare != nil {

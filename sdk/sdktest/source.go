@@ -15,6 +15,8 @@ import (
 // Source says how to test a source connector.
 type Source struct {
 	Connector sdk.SourceConnector
+	// Program is the connector as a plugin's executable, instead of Connector.
+	Program *host.Options
 	// Config is a valid configuration under which one task delivers at least Records records, the same every time.
 	Config  sdk.Config
 	Records int
@@ -25,7 +27,7 @@ type Source struct {
 // RunSource checks a source connector: its spec, required keys, that it delivers, goes on behind acknowledged offsets,
 // delivers again what was not acknowledged, and heeds its context.
 func RunSource(t *testing.T, s Source) {
-	everywhere(t, s.Connector, func(t *testing.T, open func(*testing.T) host.Plugin) {
+	everywhere(t, s.Connector, s.Program, func(t *testing.T, open func(*testing.T) host.Plugin) {
 		sub := func(name string, f func(t *testing.T, p host.Plugin)) {
 			t.Run(name, func(t *testing.T) {
 				if s.Prepare != nil {

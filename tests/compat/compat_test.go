@@ -45,7 +45,7 @@ func start(t *testing.T) *harness.Process {
 // run runs a program with a standard input and returns its standard output; it fails the test when the program fails.
 func run(t *testing.T, stdin string, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -233,7 +233,7 @@ class Sink(Task):
             if m.records.last:
                 for r in self.batch:
                     value = r["value"] if isinstance(r["value"], bytes) else repr(r["value"]).encode()
-                    self.file.write(b"%d %s %s\n" % (r["offset"], r["key"] or b"-", value[:40]))
+                    self.file.write(b"%s %d %d %s %s\n" % (r["topic"].encode(), r["partition"], r["offset"], r["key"] or b"-", value[:40]))
                     self.next[r["topic"], r["partition"]] = r["offset"] + 1
                 self.batch = []
         elif body == "flush":

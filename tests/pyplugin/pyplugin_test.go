@@ -19,6 +19,7 @@ import (
 
 	"github.com/varvehq/varve/sdk"
 	"github.com/varvehq/varve/sdk/host"
+	"github.com/varvehq/varve/sdk/sdktest"
 )
 
 // python makes a virtual environment with the packages and the generated messages, once.
@@ -49,7 +50,8 @@ var python = sync.OnceValues(func() (string, error) {
 	return bin, run(bin, "-m", "grpc_tools.protoc", "-I../../sdk/wire", "--python_out="+venv, "--grpc_python_out="+venv, "varve_plugin.proto")
 })
 
-func start(t *testing.T, kind string) host.Plugin {
+// program is the plugin as the host starts it.
+func program(t *testing.T, kind string) host.Options {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 here")
@@ -58,10 +60,15 @@ func start(t *testing.T, kind string) host.Plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := host.Launch(t.Context(), host.Options{
+	return host.Options{
 		Path: bin, Args: []string{"plugin.py", kind},
 		Env: []string{"PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Dir(filepath.Dir(bin)), "PYTHONDONTWRITEBYTECODE=1"},
-	})
+	}
+}
+
+func start(t *testing.T, kind string) host.Plugin {
+	t.Helper()
+	p, err := host.Launch(t.Context(), program(t, kind))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +155,10 @@ func TestSink(t *testing.T) {
 			o := int64(batch*1000 + i)
 			recs = append(recs, sdk.Record{Topic: "t", Partition: 2, Offset: o, Key: sdk.TextValue("k"), Value: sdk.TextValue(fmt.Sprint("v", o)),
 				Headers: []sdk.Header{{Key: "h", Value: sdk.RawBytes([]byte("x"))}}})
-			fmt.Fprintf(&want, "%d k v%d\n", o, o)
+			fmt.Fprintf(&want, "t 2 %d k v%d\n", o, o)
 		}
 		recs = append(recs, sdk.Record{Topic: "t", Partition: 2, Offset: int64(batch*1000 + 1000), Value: sdk.RawBytes(bytes.Repeat([]byte("y"), 3<<20))})
-		fmt.Fprintf(&want, "%d - %s\n", batch*1000+1000, strings.Repeat("y", 40))
+		fmt.Fprintf(&want, "t 2 %d - %s\n", batch*1000+1000, strings.Repeat("y", 40))
 		if err := task.Write(ctx, recs); err != nil {
 			t.Fatal(err)
 		}
@@ -166,6 +173,48 @@ func TestSink(t *testing.T) {
 	if err := task.Close(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAcceptance runs the suite that every connector has to pass.
+func TestAcceptance(t *testing.T) {
+	t.Run("source", func(t *testing.T) {
+		opts := program(t, "source")
+		sdktest.RunSource(t, sdktest.Source{Program: &opts, Records: 200, Config: sdk.Config{"topic": "t", "count": "200", "size": "3000"}})
+	})
+	t.Run("sink", func(t *testing.T) {
+		opts := program(t, "sink")
+		file := filepath.Join(t.TempDir(), "out")
+		sdktest.RunSink(t, sdktest.Sink{
+			Program: &opts, Config: sdk.Config{"file": file},
+			Prepare: func(t *testing.T) {
+				if err := os.RemoveAll(file); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Arrived: func(t *testing.T, tp sdk.TopicPartition) []int64 { return arrived(t, file, tp) },
+		})
+	})
+}
+
+// arrived reads the offsets of one partition from the sink's file.
+func arrived(t *testing.T, file string, tp sdk.TopicPartition) []int64 {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var offsets []int64
+	for line := range strings.Lines(string(b)) {
+		var at sdk.TopicPartition
+		var offset int64
+		if _, err := fmt.Sscan(line, &at.Topic, &at.Partition, &offset); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if at == tp {
+			offsets = append(offsets, offset)
+		}
+	}
+	return offsets
 }
 
 func TestProcessEnds(t *testing.T) {

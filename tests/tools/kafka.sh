@@ -4,6 +4,7 @@
 #   kafka.sh install                  kcat, Java and Maven from the system's packages where they are missing; the jars
 #   kafka.sh installed                succeeds where the jars are there
 #   kafka.sh tool CLASS ARGS…         run a tool by its main class
+#   kafka.sh runner                   run tools one after the other, as ToolRunner.java says
 #   kafka.sh broker CONF CLUSTER-ID   format the data folder of a server.properties if it is new, and run the broker;
 #                                     KAFKA_HEAP is its heap
 #   kafka.sh install-streams          Java and Maven likewise; Kafka Streams with its smoke test
@@ -59,6 +60,9 @@ install-streams) fetch streams.xml "$streams_jars" ;;
 tool)
   shift
   run -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "$@"
+  ;;
+runner)
+  run -Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "$root/tests/tools/ToolRunner.java"
   ;;
 broker)
   shift

@@ -22,7 +22,9 @@ type Kind int
 // The kinds. A call is refused before the work is done; a reply is lost after it.
 const (
 	None      Kind = iota
-	Refuse         // 500 or 503
+	Refuse         // 500
+	Busy           // 503
+	Conflict       // 409: a conditional upload met another one under way; nothing is stored
 	Stall          // nothing happens until the context ends
 	LostReply      // the call works and fails
 	TornBody       // a download breaks off with an error; an upload likewise, and nothing is stored
@@ -30,7 +32,7 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{"none", "refuse", "stall", "lost reply", "torn body", "short body"}[k]
+	return [...]string{"none", "500", "503", "409", "stall", "lost reply", "torn body", "short body"}[k]
 }
 
 // Op names a call: put, get, stat, list, delete.
@@ -115,9 +117,28 @@ func (b *Bucket) next(op Op, key string) Kind {
 	if b.mu.off {
 		return None
 	}
-	k := b.plan(op, key)
+	k := b.plan(op, key).fit(op)
 	if k != None {
 		b.mu.hit[k]++
+	}
+	return k
+}
+
+// fit turns a fault that a call cannot have into a refusal, so that the counts tell what happened.
+func (k Kind) fit(op Op) Kind {
+	ok := true
+	switch k {
+	case Conflict:
+		ok = op == "put"
+	case TornBody:
+		ok = op == "put" || op == "get"
+	case ShortBody:
+		ok = op == "get"
+	case LostReply:
+		ok = op == "put" || op == "delete" || op == "stat"
+	}
+	if !ok {
+		return Refuse
 	}
 	return k
 }
@@ -129,7 +150,7 @@ func injected(kind Kind, op Op, key string) error {
 // around does what all calls without a body have in common.
 func (b *Bucket) around(ctx context.Context, op Op, key string, f func() error) error {
 	switch kind := b.next(op, key); kind {
-	case Refuse, TornBody, ShortBody:
+	case Refuse, Busy:
 		return injected(kind, op, key)
 	case Stall:
 		<-ctx.Done()
@@ -144,7 +165,7 @@ func (b *Bucket) around(ctx context.Context, op Op, key string, f func() error) 
 // Put injects into an upload. A lost reply hides what the upload answered.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker, size int64, opts objstore.PutOptions) error {
 	switch kind := b.next("put", key); kind {
-	case Refuse, TornBody, ShortBody:
+	case Refuse, Busy, Conflict, TornBody:
 		return injected(kind, "put", key)
 	case Stall:
 		<-ctx.Done()
@@ -160,7 +181,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker, size i
 func (b *Bucket) Get(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	kind := b.next("get", key)
 	switch kind {
-	case Refuse, LostReply:
+	case Refuse, Busy:
 		return nil, injected(kind, "get", key)
 	case Stall:
 		<-ctx.Done()

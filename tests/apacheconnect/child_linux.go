@@ -1,0 +1,6 @@
+package apacheconnect
+
+import "syscall"
+
+// childAttr makes the worker end with the process that started it.
+func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
