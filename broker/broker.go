@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/varvehq/varve/broker/api"
 	"github.com/varvehq/varve/broker/commitlog"
 	"github.com/varvehq/varve/broker/config"
@@ -126,15 +128,18 @@ func (b *Broker) openStorage(context.Context) error {
 	if err := b.dir.SetClusterID(b.ctl.Image().ClusterID); err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
-	b.openTier()
-	return nil
+	return b.openTier()
 }
 
-func (b *Broker) openTier() {
+func (b *Broker) openTier() error {
+	tiered := hasTiered(b.ctl.Image())
 	if b.env.Bucket == nil {
-		return
+		if tiered != "" {
+			return fmt.Errorf("broker: topic %s has segments in a bucket, and no bucket is given", tiered)
+		}
+		return nil
 	}
-	env := tiering.Env{Bucket: b.env.Bucket, ClusterID: b.ctl.Image().ClusterID, BrokerID: b.cfg.NodeID, Config: b.cfg.Tiering,
+	env := tiering.Env{MustExist: tiered != "", Bucket: b.env.Bucket, ClusterID: b.ctl.Image().ClusterID, BrokerID: b.cfg.NodeID, Config: b.cfg.Tiering,
 		Clock: b.env.Clock, Log: b.env.Log, Metrics: b.env.Metrics}
 	b.tier = &tierHolder{ready: make(chan struct{}), open: func(ctx context.Context) (*tiering.Store, error) {
 		return tiering.Open(ctx, env)
@@ -146,11 +151,34 @@ func (b *Broker) openTier() {
 					"bucket", b.env.Bucket.Name(), "err", err)
 				return
 			}
-			b.env.Log.Warn("bucket not reached, trying again", "bucket", b.env.Bucket.Name(), "err", err)
+			b.env.Log.Error("bucket cannot be used yet, trying again; all is served from the local disk meanwhile, nothing is uploaded",
+				"bucket", b.env.Bucket.Name(), "err", err, "do", tierAdvice(err))
 		})
 	})
 	b.catalog = newCatalogWriter(b.tier, b.env.Log)
 	b.wg.Go(func() { b.catalog.run(b.ctx) })
+	if b.env.Metrics == nil {
+		return nil
+	}
+	return b.env.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "varve_broker_bucket_usable",
+		Help: "1 where the bucket was reached and passed its test, 0 before."}, func() float64 {
+		if b.TierErr() != nil {
+			return 0
+		}
+		return 1
+	}))
+}
+
+// hasTiered finds a topic of which something is in the bucket.
+func hasTiered(im *controller.Image) string {
+	for t := range im.Topics() {
+		for i := range t.Partitions {
+			if t.Partitions[i].Manifest > 0 {
+				return t.Name
+			}
+		}
+	}
+	return ""
 }
 
 // listen takes the sockets before anything is recovered: early clients wait in their backlog.
@@ -170,7 +198,7 @@ func (b *Broker) openPartitions(ctx context.Context) error {
 	env := partition.Env{NodeID: b.cfg.NodeID, Dir: b.dir, Resolve: b.resolver.Topic, Clock: b.env.Clock, Log: b.env.Log,
 		Metrics: b.env.Metrics}
 	if b.tier != nil {
-		env.Remote, env.DeleteRemote = b.tier.remote, b.tier.deleteTopic
+		env.Remote, env.DeleteRemote, env.RemoteErr = b.tier.remote, b.tier.deleteTopic, b.TierErr
 		env.SetManifest = func(ctx context.Context, id tiering.PartitionID, n int64) error {
 			return b.ctl.SetManifests(ctx, []controller.ManifestUpdate{{TopicID: id.TopicID, Partition: id.Partition, Manifest: n}})
 		}

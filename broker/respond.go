@@ -12,6 +12,7 @@ import (
 
 	"github.com/varvehq/varve/broker/api"
 	"github.com/varvehq/varve/broker/internal/buffer"
+	"github.com/varvehq/varve/internal/vfs"
 )
 
 // copyStep is how much of a file the buffered path holds at a time.
@@ -53,6 +54,7 @@ func (w *responseWriter) write(h api.Header, resp kmsg.Response, more bool) erro
 	st, streamed := resp.(api.Streamed)
 	if streamed {
 		defer st.Release()
+		st.Check(w)
 	}
 	at := len(w.buf.B)
 	b := append(w.buf.B, 0, 0, 0, 0)
@@ -82,6 +84,15 @@ func (w *responseWriter) write(h api.Header, resp kmsg.Response, more bool) erro
 		return nil
 	}
 	return w.flush()
+}
+
+// Direct reports whether a part of a file goes by sendfile.
+func (w *responseWriter) Direct(file vfs.File, length int) bool {
+	if w.tcp == nil || length < w.s.cfg.SendfileMin {
+		return false
+	}
+	_, ok := file.Fd()
+	return ok
 }
 
 // flush writes what is encoded.

@@ -21,12 +21,13 @@ func (b *Broker) staticConfigs() (map[string]string, error) {
 		static["broker.rack"] = b.cfg.Rack
 	}
 	var bound, told []string
-	for i, l := range b.cfg.Listeners {
-		host, port, err := advertised(l, b.sockets[i].Addr())
+	for i, socket := range b.sockets {
+		l := b.cfg.Listeners[i]
+		host, port, err := advertised(l, socket.Addr())
 		if err != nil {
 			return nil, fmt.Errorf("broker: listener %s: %w", l.Name, err)
 		}
-		bound = append(bound, l.Name+"://"+b.sockets[i].Addr().String())
+		bound = append(bound, l.Name+"://"+socket.Addr().String())
 		told = append(told, l.Name+"://"+net.JoinHostPort(host, strconv.Itoa(int(port))))
 	}
 	static["listeners"] = strings.Join(bound, ",")

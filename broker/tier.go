@@ -32,15 +32,29 @@ type tierHolder struct {
 	ready chan struct{} // closed after the first attempt
 }
 
-// permanent reports whether trying again cannot help.
+// permanentTierError reports whether the bucket is certainly the wrong one. A store that refuses access or lacks a capability
+// may be mended while the broker runs on the local disk.
 func permanentTierError(err error) bool {
-	for _, e := range []error{tiering.ErrForeignCluster, tiering.ErrUnsupported, objstore.ErrUnsupported, objstore.ErrForbidden,
-		objstore.ErrNoBucket} {
+	for _, e := range []error{tiering.ErrForeignCluster, tiering.ErrUnsupported, objstore.ErrNoBucket} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
 	return false
+}
+
+// tierAdvice is what to do about a bucket that cannot be used yet.
+func tierAdvice(err error) string {
+	switch {
+	case errors.Is(err, objstore.ErrForbidden):
+		return "give the server credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile) of a user that may read, write, list and delete in the bucket"
+	case errors.Is(err, objstore.ErrUnsupported):
+		return "use a store that honours conditional writes, or a newer release of this one"
+	}
+	if errors.Is(err, tiering.ErrOtherBucket) {
+		return "name the bucket that this cluster's segments are in"
+	}
+	return "see that the store runs and that its address is right"
 }
 
 // run tries until the bucket is open, an error says that it never will be, or ctx ends. It reports each error that is not

@@ -16,7 +16,7 @@ func TestPermanentTierErrorIsNotLost(t *testing.T) {
 		started, reported bool
 	}{"during the start": {false, false}, "after it": {true, true}} {
 		t.Run(name, func(t *testing.T) {
-			errs := []error{errors.New("no route"), objstore.ErrForbidden}
+			errs := []error{objstore.ErrForbidden, objstore.ErrNoBucket}
 			h := &tierHolder{ready: make(chan struct{}), open: func(context.Context) (*tiering.Store, error) {
 				err := errs[0]
 				errs = errs[1:]
@@ -39,7 +39,7 @@ func TestPermanentTierErrorIsNotLost(t *testing.T) {
 			if transient != 1 || final == 1 != c.reported {
 				t.Errorf("%d transient and %d final reports", transient, final)
 			}
-			if _, err := h.get(); !errors.Is(err, objstore.ErrForbidden) {
+			if _, err := h.get(); !errors.Is(err, objstore.ErrNoBucket) {
 				t.Error(err)
 			}
 		})

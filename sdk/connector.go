@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 )
 
@@ -140,6 +141,19 @@ type Assignment struct {
 	TopicPartition
 	// Offset is the next offset that the worker would deliver: the group's committed one, or where auto.offset.reset puts it.
 	Offset int64
+	// TopicID is the topic's id as Kafka writes it, "" where the cluster tells none. A topic that was deleted and made again has
+	// another one: a sink that keeps its own offsets keeps the id with them and compares (SameTopic).
+	TopicID string
+}
+
+// SameTopic returns an error that says what to do, where what a sink holds of a partition was read from another topic of that
+// name. kept is the id that the sink has with it, "" where it has none.
+func (a Assignment) SameTopic(kept string) error {
+	if kept == "" || a.TopicID == "" || kept == a.TopicID {
+		return nil
+	}
+	return fmt.Errorf("the sink already holds records of %s-%d, but of another topic of that name (id %s, now %s): the topic was deleted and "+
+		"made again; move away what the sink has written, or let it write to another place", a.Topic, a.Partition, kept, a.TopicID)
 }
 
 // Sink is a sink task. All methods are called from one goroutine, one at a time.

@@ -24,6 +24,8 @@ type Env struct {
 	TakeOver bool
 	// ReadOnly opens an existing bucket without writing anything to it.
 	ReadOnly bool
+	// MustExist: the cluster has segments in its bucket, so that one without anything of Varve's is another: ErrOtherBucket.
+	MustExist bool
 	// SingleWriter accepts a store that ignores conditional writes; fencing then rests on the controller alone.
 	SingleWriter bool
 	Config       Config

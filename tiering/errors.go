@@ -16,6 +16,8 @@ var (
 	ErrUnsupported = errors.New("tiering: format not supported by this version")
 	// ErrForeignCluster: the bucket belongs to another cluster.
 	ErrForeignCluster = errors.New("tiering: the bucket belongs to another cluster")
+	// ErrOtherBucket: the cluster has segments in a bucket, and this one has nothing of Varve's.
+	ErrOtherBucket = errors.New("tiering: the bucket is not the one with this cluster's segments")
 	// ErrNotWriter: a write on a partition that was not opened as writer.
 	ErrNotWriter = errors.New("tiering: partition is not open for writing")
 	// ErrClosed: the store is closed.

@@ -109,6 +109,9 @@ func (s *Store) root(ctx context.Context) (*manifest.Root, error) {
 	case s.env.ReadOnly:
 		return nil, fmt.Errorf("%s is missing: this is no Varve bucket, or the prefix in its URL is another: %w", manifest.RootKey, err)
 	}
+	if s.env.MustExist {
+		return nil, fmt.Errorf("%w: %s has no %s", ErrOtherBucket, s.env.Bucket.Name(), manifest.RootKey)
+	}
 	root := &manifest.Root{Format: manifest.Format, ClusterID: s.env.ClusterID, Created: s.now()}
 	if data, err = root.Encode(); err != nil {
 		return nil, err

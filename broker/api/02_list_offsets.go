@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,6 +17,13 @@ import (
 // -5 latest tiered (v9), -6 earliest pending upload (v11). A special timestamp of a later version than the request's is
 // answered with UNSUPPORTED_VERSION for its partition, a partition named twice with INVALID_REQUEST, as Kafka does. The answer may wait for the
 // bucket, so it comes later than those of other connections but in its own connection's order.
+
+//
+// An answer to -5 has the tagged field ProblemTag, a UTF-8 text, where the partition serves nothing any more or cannot bring
+// its segments to the bucket. Clients pass over tagged fields that they do not know.
+
+// ProblemTag is the tagged field of a ListOffsets partition that says what is wrong with it.
+const ProblemTag = 21878
 
 // specialSince is the version from which a special timestamp is understood.
 var specialSince = map[int64]int16{
@@ -67,6 +75,11 @@ func (h *Handlers) listOffset(ctx context.Context, topic string, in *kmsg.ListOf
 		o.ErrorCode = codeOf(err)
 		if o.ErrorCode == kerr.UnknownServerError.Code || o.ErrorCode == kerr.KafkaStorageError.Code {
 			h.warn("list offsets failed", "topic", topic, "partition", in.Partition, "err", err)
+		}
+	}
+	if in.Timestamp == partition.LatestTiered && p != nil {
+		if problem := cmp.Or(p.Problem(), err); problem != nil {
+			o.UnknownTags.Set(ProblemTag, []byte(problem.Error()))
 		}
 	}
 }

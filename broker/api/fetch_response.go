@@ -2,9 +2,12 @@ package api
 
 import (
 	"encoding/binary"
+	"errors"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/commitlog"
 	"github.com/varvehq/varve/broker/partition"
 	"github.com/varvehq/varve/internal/kafka"
 )
@@ -49,6 +52,29 @@ func (r *fetchResponse) Release() {
 	}
 	if r.owner != nil {
 		r.owner.free()
+	}
+}
+
+// Check answers CORRUPT_MESSAGE for what is damaged; the log names the place. Batches before it are served.
+func (r *fetchResponse) Check(c Connection) {
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.records.File == nil || c.Direct(p.records.File, p.records.Len) {
+			continue
+		}
+		err := p.records.Verify()
+		if err == nil {
+			continue
+		}
+		p.code = kerr.KafkaStorageError.Code
+		if errors.Is(err, commitlog.ErrCorrupt) {
+			p.code = kerr.CorruptMessage.Code
+		}
+		p.records.Release()
+		p.aborted = nil
+		if r.owner != nil {
+			r.owner.h.warn("fetch failed", "topic", p.topic, "partition", p.partition, "err", err)
+		}
 	}
 }
 

@@ -25,10 +25,19 @@ func (p *Part) Size() int {
 	return len(p.Data)
 }
 
+// Connection says how it will send a part of a file.
+type Connection interface {
+	// Direct reports whether the bytes go to the socket without passing through the process.
+	Direct(file vfs.File, length int) bool
+}
+
 // Streamed is a response whose bytes lie partly in files. The connection calls AppendParts once, writes the encoded form and
 // the parts, and calls Release when it is done with them, whether the write succeeded or not.
 type Streamed interface {
 	kmsg.Response
+	// Check reads and checks the bytes that do not go from their file to the socket, and takes out of the response what is damaged.
+	// The connection calls it before AppendParts.
+	Check(Connection)
 	AppendParts(dst []byte, parts []Part) ([]byte, []Part)
 	Release()
 }

@@ -79,6 +79,15 @@ type Dir struct {
 	recoveryWriter, startWriter, highWatermarkWriter, cleanerWriter checkpointWriter
 }
 
+// InUse reports vfs.ErrLocked where another process uses the data directory.
+func InUse(fsys vfs.FS, root string) error {
+	lock, err := fsys.Lock(root + "/" + lockFile)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", root, err)
+	}
+	return lock.Close()
+}
+
 // OpenDir locks and reads a data directory, making it where there is none. Logs are opened one by one with OpenLog.
 // ErrMeta where it belongs to another cluster or node; vfs.ErrLocked where another process uses it.
 func OpenDir(env DirEnv, root string) (*Dir, error) {

@@ -30,6 +30,8 @@ type Env struct {
 	Remote func(id tiering.PartitionID, manifest int64) Remote
 	// DeleteRemote removes all objects of a deleted topic.
 	DeleteRemote func(ctx context.Context, topic string, id kafka.UUID) error
+	// RemoteErr tells why no partition can use the remote tier now, or nil. Nil: nobody knows.
+	RemoteErr func() error
 	// SetManifest remembers the number of a manifest just written. Nil: nobody remembers.
 	SetManifest func(ctx context.Context, id tiering.PartitionID, manifest int64) error
 	// RemoteDeleted says that nothing of a deleted topic is left in the bucket.
@@ -242,6 +244,7 @@ func (m *Manager) deleteTopic(t *controller.Topic) {
 	for _, p := range parts {
 		m.count.Add(-1)
 		p.fail(ErrUnknown)
+		p.noteTier(nil)
 		p.openMu.Lock() // an open that was under way has ended
 		open := p.log.Load() != nil
 		p.openMu.Unlock()

@@ -13,6 +13,7 @@ type metrics struct {
 	syncs         prometheus.CounterFunc
 	offline       prometheus.Gauge
 	stray         prometheus.Gauge
+	tierFailing   prometheus.Gauge
 	uploads       prometheus.Counter
 	uploadBytes   prometheus.Counter
 	uploadErrors  prometheus.Counter
@@ -44,6 +45,8 @@ func newMetrics(reg prometheus.Registerer, partitions func() float64, syncs func
 			Help: "Partitions that serve nothing since their storage failed."}),
 		stray: prometheus.NewGauge(prometheus.GaugeOpts{Name: "varve_partition_stray",
 			Help: "Folders of unknown topics that were set aside, here now or earlier."}),
+		tierFailing: prometheus.NewGauge(prometheus.GaugeOpts{Name: "varve_partition_tier_failing",
+			Help: "Partitions whose last work on the bucket failed; it is tried again."}),
 		uploads:      counter("uploads_total", "Segments copied to the bucket."),
 		uploadBytes:  counter("upload_bytes_total", "Log bytes of segments copied to the bucket."),
 		uploadErrors: counter("upload_errors_total", "Copies that failed; each is tried again."),
@@ -70,7 +73,7 @@ func newMetrics(reg prometheus.Registerer, partitions func() float64, syncs func
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.partitions, m.syncs, m.offline, m.stray, m.uploads, m.uploadBytes, m.uploadErrors, m.uploadSeconds,
+	for _, c := range []prometheus.Collector{m.partitions, m.syncs, m.offline, m.stray, m.tierFailing, m.uploads, m.uploadBytes, m.uploadErrors, m.uploadSeconds,
 		m.remoteReads, m.remoteBusy, m.workErrors, m.scrubErrors, m.scrubBytes,
 		m.compactRuns, m.compactErrors, m.compactRead, m.compactWritten, m.compactDropped, m.compactMaxDirty, m.compactUncleanable,
 		m.compactSeconds} {

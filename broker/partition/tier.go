@@ -20,9 +20,10 @@ type tierState struct {
 	loaded bool  // a reader may use remote
 	epoch  int32 // of the writer, +1; 0: not open as writer
 
-	work    sync.Mutex // one piece of background work at a time
-	queued  atomic.Bool
-	failing atomic.Bool // the last run failed
+	work   sync.Mutex // one piece of background work at a time
+	queued atomic.Bool
+	// problem is the error of the last run, nil where it ended well.
+	problem atomic.Pointer[error]
 	// retry is the time before which nothing is tried again, in milliseconds of the clock, after a failure.
 	retry   atomic.Int64
 	backoff time.Duration // guarded by work
@@ -294,6 +295,40 @@ func (p *Partition) retainLocal(l *commitlog.Log) error {
 	}
 	_, err = l.DeleteSegmentsBefore(d.Local)
 	return err
+}
+
+// Problem tells what keeps the partition from doing all that its topic asks for, or nil: it serves nothing any more, or what
+// is sealed cannot be brought to the bucket.
+func (p *Partition) Problem() error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	if !p.tiered() {
+		return nil
+	}
+	if p.m.env.RemoteErr != nil {
+		if err := p.m.env.RemoteErr(); err != nil {
+			return err
+		}
+	}
+	if err := p.tier.problem.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// noteTier keeps the outcome of a run, and reports whether it is another than that of the run before: well or not.
+func (p *Partition) noteTier(err error) (changed bool) {
+	var now *error
+	if err != nil {
+		now = &err
+	}
+	before := p.tier.problem.Swap(now)
+	if (before == nil) == (now == nil) {
+		return false
+	}
+	p.m.metrics.tierFailing.Add(map[bool]float64{true: 1, false: -1}[now != nil])
+	return true
 }
 
 // tiered reports whether the partition has, or had, a remote tier.

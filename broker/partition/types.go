@@ -25,6 +25,19 @@ func (r *Records) Size() int {
 	return len(r.Data)
 }
 
+// Verify checks the batches of a file, and cuts the run to the sound ones at its beginning. It is an error where there is none.
+func (r *Records) Verify() error {
+	if r.File == nil {
+		return nil
+	}
+	good, err := r.slice.Verify()
+	if good > 0 {
+		r.Len = good
+		return nil // what follows is found by the next read, which begins there
+	}
+	return err
+}
+
 // Release gives the bytes back to their owner.
 func (r *Records) Release() {
 	switch {

@@ -212,16 +212,15 @@ func (m *Manager) tierWorker() {
 		}
 		p.tier.queued.Store(false)
 		err := p.WorkTier(m.ctx)
+		changed := p.noteTier(err)
 		switch {
-		case err == nil:
-			if p.tier.failing.Swap(false) {
-				m.env.Log.Info("remote tier works again", "partition", p.name())
-			}
-		case p.tier.failing.Swap(true): // said once; the metric counts on
-			m.metrics.workErrors.Inc()
-			m.touch(p)
-		default:
+		case err == nil && changed:
+			m.env.Log.Info("remote tier works again", "partition", p.name())
+		case err != nil && changed:
 			m.workFailed("remote tier", p, err)
+			m.touch(p)
+		case err != nil: // said once; the metric counts on
+			m.metrics.workErrors.Inc()
 			m.touch(p)
 		}
 	}

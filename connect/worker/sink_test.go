@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/varvehq/varve/connect/topics"
+	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/sdk"
 )
 
@@ -153,6 +154,22 @@ func TestSinkForgetsAnOffsetPastTheEnd(t *testing.T) {
 	b.create("snk", sink())
 	c.await(t, "10 records", func() bool { return len(c.mu.recs) == 10 })
 	if a := c.assigned(); len(a) != 1 || a[0].Offset != 0 {
+		t.Errorf("assigned %+v", a)
+	}
+}
+
+// A sink is told which topic it gets, so that it can tell it from another one of that name.
+func TestSinkIsToldTheTopicID(t *testing.T) {
+	c := newCollector()
+	b := newBench(t, fakePlugins{"collector": c}, kfake.SeedTopics(1, "in"))
+	b.produce("in", 1, text)
+	b.create("snk", sink())
+	c.await(t, "a record", func() bool { return len(c.mu.recs) == 1 })
+	details, err := b.adm.ListTopics(t.Context(), "in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := c.assigned(); len(a) != 1 || a[0].TopicID == "" || a[0].TopicID != kafka.UUID(details["in"].ID).String() {
 		t.Errorf("assigned %+v", a)
 	}
 }

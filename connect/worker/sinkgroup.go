@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/sdk"
 )
 
@@ -153,10 +155,15 @@ func (t *sinkTask) groupChange(ctx context.Context, ev *groupEvent) error {
 }
 
 func (t *sinkTask) assign(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	ids, err := t.topicIDs(ctx, slices.Sorted(maps.Keys(offsets)))
+	if err != nil {
+		return err
+	}
 	var parts, again []sdk.Assignment
 	for topic, ps := range offsets {
 		for p, o := range ps {
-			a := sdk.Assignment{TopicPartition: sdk.TopicPartition{Topic: topic, Partition: p}, Offset: o.EpochOffset().Offset}
+			a := sdk.Assignment{TopicPartition: sdk.TopicPartition{Topic: topic, Partition: p}, Offset: o.EpochOffset().Offset,
+				TopicID: ids[topic]}
 			if t.parts[a.TopicPartition] != nil {
 				again = append(again, a) // a session of the group broke off while the offsets were fetched
 			}
@@ -204,6 +211,24 @@ func (t *sinkTask) assign(ctx context.Context, offsets map[string]map[int32]kgo.
 		t.Seek(tp, at) // of a partition that it had before
 	}
 	return nil
+}
+
+// topicIDs asks for the ids of topics; a cluster before Kafka 2.8 has none.
+func (t *sinkTask) topicIDs(ctx context.Context, topics []string) (map[string]string, error) {
+	if len(topics) == 0 {
+		return nil, nil
+	}
+	details, err := t.adm.ListTopicsWithInternal(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("topic ids: %w", err)
+	}
+	ids := make(map[string]string, len(topics))
+	for _, d := range details {
+		if d.Err == nil && d.ID != (kadm.TopicID{}) {
+			ids[d.Topic] = kafka.UUID(d.ID).String()
+		}
+	}
+	return ids, nil
 }
 
 // revoke flushes, commits what may be, and takes the partitions from the sink; what was not delivered of them is dropped.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -122,6 +123,25 @@ func TestRefusedRecordFailsTheTask(t *testing.T) {
 	if acked := c.snapshot().acked; st.Trace == "" || acked != -1 || len(b.w.store.Offsets("src")) != 0 {
 		t.Errorf("trace %q, acknowledged %d, offsets %v", st.Trace, acked, b.w.store.Offsets("src"))
 	}
+}
+
+// The trace of a task whose topic was deleted says so, and what to do; a restart makes the topic and goes on.
+func TestSourceWhoseTopicIsDeleted(t *testing.T) {
+	c := newCounter("out", 10)
+	b := newBench(t, fakePlugins{"counter": c})
+	b.create("src", source())
+	c.await(t, "acknowledgement of 9", func() bool { return c.mu.acked == 9 })
+	if _, err := b.adm.DeleteTopic(t.Context(), "out"); err != nil {
+		t.Fatal(err)
+	}
+	c.set(func() { c.mu.limit = 20 })
+	if st := b.awaitState("src", 0, topics.Failed); !strings.Contains(st.Trace, "topic out was deleted") || !strings.Contains(st.Trace, "restart the task") {
+		t.Errorf("trace %q", st.Trace)
+	}
+	if err := b.w.RestartTask(topics.TaskID{Connector: "src"}); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "acknowledgement of 19", func() bool { return c.mu.acked == 19 })
 }
 
 // KAFKA-14079: with errors.tolerance=all offsets go on behind refused records.

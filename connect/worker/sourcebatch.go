@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/varvehq/varve/connect/convert"
@@ -104,6 +105,10 @@ func (t *sourceTask) lost(b *sourceBatch, r *kgo.Record, err error) {
 	if b.ctx.Err() != nil || errors.Is(err, kgo.ErrClientClosed) {
 		b.failed.Store(true) // stopping: it will be read again
 		return
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
+		err = fmt.Errorf("topic %s was deleted while the connector wrote to it: make it again, or restart the task, which does so where it may "+
+			"make topics; what was not stored is read from the source again: %w", r.Topic, err)
 	}
 	err = t.errors.handle(bad{stage: stageProduce, class: "producer", err: err, topic: r.Topic, partition: r.Partition, key: r.Key, value: r.Value, headers: r.Headers})
 	if err != nil {

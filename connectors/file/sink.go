@@ -25,6 +25,8 @@ type sink struct {
 	// next are the offsets to deliver next, of all partitions the file ever had; mine are those assigned now.
 	next map[sdk.TopicPartition]int64
 	mine map[sdk.TopicPartition]bool
+	// ids are the ids of the topics that the lines came from, where they are known.
+	ids map[sdk.TopicPartition]string
 	// broken is the error after which the file's content is unknown: only a new Open, which truncates, can go on.
 	broken error
 	dirty  bool
@@ -41,6 +43,7 @@ type sidecarOffset struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Next      int64  `json:"next"`
+	TopicID   string `json:"topic_id,omitempty"`
 }
 
 const sidecarVersion = 1
@@ -50,6 +53,7 @@ func (s *sink) Open(_ context.Context, env sdk.SinkEnv) error {
 	if errs := env.Config.Decode(&s.cfg); len(errs) > 0 {
 		return errs[0]
 	}
+	s.ids = map[sdk.TopicPartition]string{}
 	s.next, s.mine = map[sdk.TopicPartition]int64{}, map[sdk.TopicPartition]bool{}
 	if err := s.makeFolder(filepath.Dir(s.cfg.File)); err != nil {
 		return err
@@ -124,7 +128,8 @@ func (s *sink) openFile(side sidecar) error {
 		s.size = side.Length
 	}
 	for _, o := range side.Offsets {
-		s.next[sdk.TopicPartition{Topic: o.Topic, Partition: o.Partition}] = o.Next
+		tp := sdk.TopicPartition{Topic: o.Topic, Partition: o.Partition}
+		s.next[tp], s.ids[tp] = o.Next, o.TopicID
 	}
 	return nil
 }
@@ -132,6 +137,12 @@ func (s *sink) openFile(side sidecar) error {
 // Assign goes on behind what the file has, whatever the group committed.
 func (s *sink) Assign(_ context.Context, parts []sdk.Assignment) error {
 	for _, p := range parts {
+		if err := p.SameTopic(s.ids[p.TopicPartition]); err != nil {
+			return fmt.Errorf("%s: %w", s.cfg.File, err)
+		}
+		if p.TopicID != "" {
+			s.ids[p.TopicPartition] = p.TopicID
+		}
 		s.mine[p.TopicPartition] = true
 		if next, ok := s.next[p.TopicPartition]; ok {
 			s.env.Seek(p.TopicPartition, next)
@@ -205,7 +216,7 @@ func (s *sink) commit() error {
 	}
 	side := sidecar{Version: sidecarVersion, Length: s.size, Offsets: []sidecarOffset{}}
 	for tp, next := range s.next {
-		side.Offsets = append(side.Offsets, sidecarOffset{tp.Topic, tp.Partition, next})
+		side.Offsets = append(side.Offsets, sidecarOffset{tp.Topic, tp.Partition, next, s.ids[tp]})
 	}
 	b, err := json.Marshal(side)
 	if err != nil {

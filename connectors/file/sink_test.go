@@ -124,6 +124,42 @@ func TestOneWriter(t *testing.T) {
 	}
 }
 
+// The lines of a topic that was deleted are not taken for those of the topic that has its name now.
+func TestTopicMadeAgain(t *testing.T) {
+	fsys := vfs.NewMem()
+	tp := sdk.TopicPartition{Topic: "t"}
+	for i, c := range []struct {
+		id   string
+		seek int64
+		want string
+	}{{"", -1, ""}, {"one", 1, ""}, {"one", 2, ""}, {"", 3, ""}, {"two", -1, "deleted and made again"}} {
+		at := int64(-1)
+		s, err := openSink(t, fsys, "raw", func(_ sdk.TopicPartition, offset int64) { at = offset })
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Assign(t.Context(), []sdk.Assignment{{TopicPartition: tp, TopicID: c.id}})
+		switch {
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%d: %v", i, err)
+			}
+		case err != nil || at != c.seek:
+			t.Errorf("%d: seek to %d, %v", i, at, err)
+		default:
+			if err := s.Write(t.Context(), []sdk.Record{{Topic: "t", Offset: int64(i), Value: sdk.TextValue("v")}}); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestForeignFiles(t *testing.T) {
 	fsys := vfs.NewMem()
 	if err := fsys.MkdirAll("dir"); err != nil {

@@ -21,6 +21,7 @@ const (
 	metaConnector = "varve.connector"
 	metaTopic     = "varve.topic"
 	metaPartition = "varve.partition"
+	metaTopicID   = "varve.topic_id" // absent where the cluster has none
 	metaFirst     = "varve.first_offset"
 	metaLast      = "varve.last_offset"
 )
@@ -72,10 +73,14 @@ func (f *openFile) add(rec *sdk.Record) error {
 func (f *openFile) memory() int64 { return int64(f.out.Len()) + min(f.bytes, 2*rowGroupBytes) }
 
 // seal ends the file and returns its content.
-func (f *openFile) seal(connector string, tp sdk.TopicPartition) (*sealedFile, error) {
+func (f *openFile) seal(connector string, from sdk.Assignment) (*sealedFile, error) {
+	tp := from.TopicPartition
 	f.w.SetKeyValueMetadata(metaConnector, connector)
 	f.w.SetKeyValueMetadata(metaTopic, tp.Topic)
 	f.w.SetKeyValueMetadata(metaPartition, strconv.Itoa(int(tp.Partition)))
+	if from.TopicID != "" {
+		f.w.SetKeyValueMetadata(metaTopicID, from.TopicID)
+	}
 	f.w.SetKeyValueMetadata(metaFirst, strconv.FormatInt(f.start, 10))
 	f.w.SetKeyValueMetadata(metaLast, strconv.FormatInt(f.last, 10))
 	if err := f.w.Close(); err != nil {
@@ -125,9 +130,12 @@ func (s *store) starts(ctx context.Context, tp sdk.TopicPartition) ([]int64, err
 	return out, err
 }
 
-// last reads the last offset of a file from its metadata.
-func (s *store) last(ctx context.Context, tp sdk.TopicPartition, start int64) (int64, error) {
-	key := s.key(tp, start)
+// errOtherTopic marks a file of an earlier topic of the same name.
+var errOtherTopic = errors.New("another topic")
+
+// last reads the last offset of a file from its metadata. errOtherTopic where its records are not of the topic of from.
+func (s *store) last(ctx context.Context, from sdk.Assignment, start int64) (int64, error) {
+	key := s.key(from.TopicPartition, start)
 	info, err := s.bucket.Stat(ctx, key)
 	if err != nil {
 		return 0, err
@@ -136,6 +144,10 @@ func (s *store) last(ctx context.Context, tp sdk.TopicPartition, start int64) (i
 		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.FileReadMode(parquet.ReadModeAsync))
 	if err != nil {
 		return 0, fmt.Errorf("%s/%s is not a Parquet file that this connector can read; move it away: %w", s.bucket.Name(), key, err)
+	}
+	id, _ := f.Lookup(metaTopicID)
+	if err := from.SameTopic(id); err != nil {
+		return 0, fmt.Errorf("%w: %s/%s: %w", errOtherTopic, s.bucket.Name(), key, err)
 	}
 	v, _ := f.Lookup(metaLast)
 	last, err := strconv.ParseInt(v, 10, 64)
@@ -147,15 +159,15 @@ func (s *store) last(ctx context.Context, tp sdk.TopicPartition, start int64) (i
 
 // put stores a file. Where the name is taken it returns the last offset of what stands there, which may be our own file
 // after a lost reply, or that of another task.
-func (s *store) put(ctx context.Context, tp sdk.TopicPartition, f *sealedFile) (last int64, ours bool, err error) {
-	err = s.bucket.Put(ctx, s.key(tp, f.start), bytes.NewReader(f.data), int64(len(f.data)), objstore.PutOptions{IfAbsent: true})
+func (s *store) put(ctx context.Context, from sdk.Assignment, f *sealedFile) (last int64, ours bool, err error) {
+	err = s.bucket.Put(ctx, s.key(from.TopicPartition, f.start), bytes.NewReader(f.data), int64(len(f.data)), objstore.PutOptions{IfAbsent: true})
 	if err == nil {
 		return f.last, true, nil
 	}
 	if !errors.Is(err, objstore.ErrExists) {
 		return 0, false, err
 	}
-	last, err = s.last(ctx, tp, f.start)
+	last, err = s.last(ctx, from, f.start)
 	return last, false, err
 }
 

@@ -13,7 +13,8 @@ import (
 
 // partition is the state of one assigned topic partition.
 type partition struct {
-	tp sdk.TopicPartition
+	tp   sdk.TopicPartition
+	from sdk.Assignment
 	// start is the offset that the next file, or the open one, begins at: everything before it is in the bucket or needs
 	// no row. It is what may be committed.
 	start int64
@@ -53,7 +54,7 @@ func (s *sink) Open(ctx context.Context, env sdk.SinkEnv) error {
 // Assign finds where the chain of files of each partition ends and goes on there, whatever the group committed.
 func (s *sink) Assign(ctx context.Context, assigned []sdk.Assignment) error {
 	for _, a := range assigned {
-		p := &partition{tp: a.TopicPartition, start: a.Offset, next: a.Offset}
+		p := &partition{tp: a.TopicPartition, from: a, start: a.Offset, next: a.Offset}
 		starts, err := s.store.starts(ctx, p.tp)
 		if err != nil {
 			return retriable(err)
@@ -79,7 +80,7 @@ func (s *sink) skipCovered(ctx context.Context, p *partition) error {
 		if i == 0 {
 			break
 		}
-		last, err := s.store.last(ctx, p.tp, p.ahead[i-1])
+		last, err := s.store.last(ctx, p.from, p.ahead[i-1])
 		if err != nil {
 			return retriable(err)
 		}
@@ -196,7 +197,7 @@ func (s *sink) rotate(ctx context.Context, p *partition) error {
 			p.start = p.next
 			return nil
 		}
-		sealed, err := p.file.seal(s.env.Connector, p.tp)
+		sealed, err := p.file.seal(s.env.Connector, p.from)
 		if err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (s *sink) rotate(ctx context.Context, p *partition) error {
 
 // upload stores the sealed file. The offset moves only once the store has it.
 func (s *sink) upload(ctx context.Context, p *partition) error {
-	last, ours, err := s.store.put(ctx, p.tp, p.sealed)
+	last, ours, err := s.store.put(ctx, p.from, p.sealed)
 	if err != nil {
 		return retriable(fmt.Errorf("storing %s: %w", s.store.key(p.tp, p.sealed.start), err))
 	}
@@ -299,7 +300,7 @@ func (s *sink) Close(context.Context) error {
 
 // retriable marks what a store may get over. Refusals and content that is wrong stay as they are.
 func retriable(err error) error {
-	if errors.Is(err, objstore.ErrForbidden) || errors.Is(err, objstore.ErrUnsupported) {
+	if errors.Is(err, objstore.ErrForbidden) || errors.Is(err, objstore.ErrUnsupported) || errors.Is(err, errOtherTopic) {
 		return err
 	}
 	return sdk.Retriable(err)

@@ -272,6 +272,46 @@ func TestZombieLosesAtThePut(t *testing.T) {
 	}
 }
 
+// The files of a topic that was deleted are not taken for those of the topic that has its name now, at the start or later; files
+// without an id are.
+func TestTopicMadeAgain(t *testing.T) {
+	b := mem.New(time.Now)
+	cfg := sdk.Config{"flush.size": "2"}
+	assign := func(r *rig, id string, offset int64) error {
+		return r.sink.Assign(t.Context(), []sdk.Assignment{{TopicPartition: tp0, Offset: offset, TopicID: id}})
+	}
+	before := newRig(t, b, cfg)
+	before.assign(tp0, 0) // a cluster without ids
+	before.write(text(0, "x"), text(1, "x"))
+	first := newRig(t, b, cfg)
+	if err := assign(first, "one", 0); err != nil {
+		t.Fatal(err)
+	}
+	first.write(text(2, "x"), text(3, "x"))
+	again := newRig(t, b, cfg)
+	if err := assign(again, "one", 2); err != nil || again.seeks[tp0] != 4 {
+		t.Fatalf("seek %d, %v", again.seeks[tp0], err)
+	}
+	other := newRig(t, b, cfg)
+	err := assign(other, "two", 2)
+	if err == nil || errors.Is(err, sdk.ErrRetriable) || !strings.Contains(err.Error(), "deleted and made again") {
+		t.Fatal(err)
+	}
+	// Behind the old files, and running into one: the same.
+	ahead := newRig(t, b, cfg)
+	if err := assign(ahead, "two", 0); err != nil && !strings.Contains(err.Error(), "deleted and made again") {
+		t.Fatal(err)
+	} else if err == nil {
+		err = ahead.sink.Write(t.Context(), []sdk.Record{text(2, "y")})
+		if err == nil || !strings.Contains(err.Error(), "deleted and made again") {
+			t.Fatal(err)
+		}
+	}
+	if got := offsets(t, b); got != "0 1 2 3" {
+		t.Errorf("offsets in files: %s", got)
+	}
+}
+
 // failing fails the n-th call and, where lost is set, carries it out all the same.
 type failing struct {
 	objstore.Bucket

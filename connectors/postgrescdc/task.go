@@ -144,6 +144,10 @@ func (t *task) prepare(ctx context.Context) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(rels) == 0 && t.pos.commit != 0 {
+		return nil, problemf(nil, "no table matches the filters any more: those that were captured were dropped or renamed, or are hidden from this user; "+
+			"make them again, or correct table.include.list and schema.include.list, and restart the task")
+	}
 	if len(rels) == 0 {
 		t.log.Warn("no table matches the filters: check schema.include.list and table.include.list")
 	}

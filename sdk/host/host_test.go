@@ -252,7 +252,7 @@ func TestSink(t *testing.T) {
 			t.Fatal(err)
 		}
 		tp := sdk.TopicPartition{Topic: "a", Partition: 3}
-		if err := task.Assign(ctx, []sdk.Assignment{{TopicPartition: tp, Offset: 5}}); err != nil {
+		if err := task.Assign(ctx, []sdk.Assignment{{TopicPartition: tp, Offset: 5, TopicID: "the-id"}}); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"seek a 15", "pause a", "resume a", "flush"}, events); diff != "" {

@@ -260,6 +260,9 @@ func (s *testSink) Assign(_ context.Context, parts []sdk.Assignment) error {
 			s.env.Seek(p.TopicPartition, p.Offset+10)
 		}
 	}
+	if id := parts[0].TopicID; id != "the-id" {
+		return fmt.Errorf("topic id %q", id)
+	}
 	s.env.Pause(parts[0].TopicPartition)
 	s.env.Resume(parts[0].TopicPartition)
 	s.env.RequestFlush()

@@ -90,7 +90,7 @@ func (t *remoteSink) do(ctx context.Context, what string, msgs ...*wirepb.HostMe
 func (t *remoteSink) Assign(ctx context.Context, parts []sdk.Assignment) error {
 	a := &wirepb.Assign{}
 	for _, p := range parts {
-		a.Partitions = append(a.Partitions, &wirepb.TopicPartitionOffset{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset})
+		a.Partitions = append(a.Partitions, &wirepb.TopicPartitionOffset{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, TopicId: p.TopicID})
 	}
 	_, err := t.do(ctx, "Assign", &wirepb.HostMessage{Body: &wirepb.HostMessage_Assign{Assign: a}})
 	return err

@@ -130,7 +130,7 @@ func (s *sinkTask) do(ctx context.Context, m *wirepb.HostMessage) error {
 	case *wirepb.HostMessage_Assign:
 		parts := make([]sdk.Assignment, len(b.Assign.Partitions))
 		for i, p := range b.Assign.Partitions {
-			parts[i] = sdk.Assignment{TopicPartition: sdk.TopicPartition{Topic: p.Topic, Partition: p.Partition}, Offset: p.Offset}
+			parts[i] = sdk.Assignment{TopicPartition: sdk.TopicPartition{Topic: p.Topic, Partition: p.Partition}, Offset: p.Offset, TopicID: p.TopicId}
 		}
 		err = wire.Guard("Assign", func() error { return s.sink.Assign(ctx, parts) })
 	case *wirepb.HostMessage_Revoke:

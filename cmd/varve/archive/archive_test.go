@@ -83,12 +83,15 @@ func TestCat(t *testing.T) {
 		t.Errorf("cat:\n%s", out)
 	}
 	out = must(t, "cat", "orders", "--bucket", dir, "-o", "json", "--to", "2")
-	var first recordJSON
+	var first struct {
+		Key   string            `json:"key"`
+		Value map[string][]byte `json:"value"`
+	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 4 || *first.Key != "key-0" || first.Value != nil || first.ValueBase64 == "" {
+	if len(lines) != 4 || first.Key != "key-0" || len(first.Value["base64"]) == 0 {
 		t.Errorf("cat -o json:\n%s", out)
 	}
 }

@@ -2,16 +2,16 @@ package archive
 
 import (
 	"bufio"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/varvehq/varve/cmd/varve/internal/cli"
 	"github.com/varvehq/varve/internal/record"
 	"github.com/varvehq/varve/tiering/archive"
 )
@@ -25,7 +25,7 @@ func (c *command) cat() *cobra.Command {
 		Use:   "cat TOPIC[/PARTITION]…",
 		Short: "Print records from the bucket",
 		Long: "Print records by offset: as text, one line per record with partition, offset, timestamp, key and value; with -o json,\n" +
-			"one JSON object per line, in which bytes that are no UTF-8 are given as key_base64 and value_base64. Records of\n" +
+			"one JSON object per line, as `varve consume -o json` prints it. Records of\n" +
 			"aborted transactions are left out.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,9 +78,14 @@ func catAll(cmd *cobra.Command, a *archive.Archive, partitions []archive.Partiti
 
 func (c *command) printer(w io.Writer) func(*archive.Partition, *record.Record) error {
 	if c.out.JSON() {
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		return func(p *archive.Partition, r *record.Record) error { return e.Encode(toJSON(p, r)) }
+		enc := cli.RecordEncoder(w)
+		return func(p *archive.Partition, r *record.Record) error {
+			j := cli.Record{Topic: p.Topic, Partition: p.Partition, Offset: r.Offset, Timestamp: time.UnixMilli(r.Timestamp), Key: r.Key, Value: r.Value}
+			for _, h := range r.Headers {
+				j.Headers = append(j.Headers, cli.Header{Key: string(h.Key), Value: h.Value})
+			}
+			return enc(&j)
+		}
 	}
 	return func(p *archive.Partition, r *record.Record) error {
 		_, err := fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\n", p.Partition, r.Offset, when(r.Timestamp), text(r.Key), text(r.Value))
@@ -102,45 +107,4 @@ func text(b []byte) string {
 		}
 	}
 	return string(b)
-}
-
-type recordJSON struct {
-	Topic       string       `json:"topic"`
-	Partition   int32        `json:"partition"`
-	Offset      int64        `json:"offset"`
-	Timestamp   int64        `json:"timestamp"`
-	Key         *string      `json:"key"`
-	KeyBase64   string       `json:"key_base64,omitempty"`
-	Value       *string      `json:"value"`
-	ValueBase64 string       `json:"value_base64,omitempty"`
-	Headers     []headerJSON `json:"headers,omitempty"`
-}
-
-type headerJSON struct {
-	Key         string  `json:"key"`
-	Value       *string `json:"value"`
-	ValueBase64 string  `json:"value_base64,omitempty"`
-}
-
-func toJSON(p *archive.Partition, r *record.Record) recordJSON {
-	j := recordJSON{Topic: p.Topic, Partition: p.Partition, Offset: r.Offset, Timestamp: r.Timestamp}
-	j.Key, j.KeyBase64 = asJSON(r.Key)
-	j.Value, j.ValueBase64 = asJSON(r.Value)
-	for _, h := range r.Headers {
-		hj := headerJSON{Key: string(h.Key)}
-		hj.Value, hj.ValueBase64 = asJSON(h.Value)
-		j.Headers = append(j.Headers, hj)
-	}
-	return j
-}
-
-func asJSON(b []byte) (*string, string) {
-	switch {
-	case b == nil:
-		return nil, ""
-	case !utf8.Valid(b):
-		return nil, base64.StdEncoding.EncodeToString(b)
-	}
-	s := string(b)
-	return &s, ""
 }

@@ -4,13 +4,11 @@ package consume
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -84,7 +82,7 @@ func (c *command) run(cmd *cobra.Command, topics []string) error {
 	if err != nil {
 		return err
 	}
-	cl, err := c.client.Open(opts...)
+	cl, err := c.client.Open(append(opts, cli.TellConnections(cmd.ErrOrStderr()))...)
 	if err != nil {
 		return err
 	}
@@ -256,41 +254,15 @@ func (c *command) poll(ctx context.Context, cl *kgo.Client, w *bufio.Writer, end
 	}
 }
 
-type jsonRecord struct {
-	Topic     string            `json:"topic"`
-	Partition int32             `json:"partition"`
-	Offset    int64             `json:"offset"`
-	Timestamp time.Time         `json:"timestamp"`
-	Key       any               `json:"key"`
-	Value     any               `json:"value"`
-	Headers   map[string]string `json:"headers,omitempty"`
-}
-
-// view shows bytes as JSON where they are JSON, as text where they are text, and else as an object with their base64.
-func view(b []byte) any {
-	switch {
-	case b == nil:
-		return nil
-	case json.Valid(b):
-		return json.RawMessage(b)
-	case utf8.Valid(b):
-		return string(b)
-	}
-	return map[string][]byte{"base64": b}
-}
-
 func (c *command) print(w *bufio.Writer, r *kgo.Record) error {
 	var err error
 	switch c.out {
 	case "json":
-		j := jsonRecord{r.Topic, r.Partition, r.Offset, r.Timestamp.UTC(), view(r.Key), view(r.Value), nil}
+		j := cli.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
 		for _, h := range r.Headers {
-			if j.Headers == nil {
-				j.Headers = map[string]string{}
-			}
-			j.Headers[h.Key] = string(h.Value)
+			j.Headers = append(j.Headers, cli.Header{Key: h.Key, Value: h.Value})
 		}
-		err = json.NewEncoder(w).Encode(j)
+		err = cli.RecordEncoder(w)(&j)
 	case "key-value":
 		_, err = fmt.Fprintf(w, "%s\t%s\n", r.Key, r.Value)
 	default:

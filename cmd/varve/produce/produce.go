@@ -9,8 +9,10 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/varvehq/varve/cmd/varve/internal/cli"
@@ -69,6 +71,9 @@ func (c *command) options() ([]kgo.Opt, error) {
 	return opts, nil
 }
 
+// recordRetries is how often a record is sent again that the broker could not take: for a quarter of a minute.
+const recordRetries = 12
+
 func (c *command) run(cmd *cobra.Command, args []string) error {
 	opts, err := c.options()
 	if err != nil {
@@ -78,7 +83,7 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	cl, err := c.client.Open(opts...)
+	cl, err := c.client.Open(append(opts, kgo.RecordRetries(recordRetries), kgo.MetadataMinAge(time.Second), cli.TellConnections(cmd.ErrOrStderr()))...)
 	if err != nil {
 		return err
 	}
@@ -103,11 +108,16 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := cl.Flush(cmd.Context()); err != nil {
-		return err
-	}
-	if failed != nil {
+	ferr := cl.Flush(cmd.Context())
+	mu.Lock()
+	defer mu.Unlock()
+	switch {
+	case errors.Is(failed, kerr.KafkaStorageError):
+		return fmt.Errorf("topic %s: %w\n`varve topic describe %s` says what is wrong", args[0], cli.KafkaError(failed), args[0])
+	case failed != nil:
 		return fmt.Errorf("topic %s: %w", args[0], cli.KafkaError(failed))
+	case ferr != nil:
+		return fmt.Errorf("topic %s: stopped before all records were acknowledged: %w", args[0], ferr)
 	}
 	noun := "records"
 	if n == 1 {

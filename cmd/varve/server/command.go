@@ -12,21 +12,22 @@ import (
 
 // setting is one that can come as a flag or as an environment variable.
 type setting struct {
-	flag, env, usage string
-	set              func(*Config, string)
+	// key is the setting's path in the file.
+	flag, env, key, usage string
+	set                   func(*Config, string)
 }
 
 var settings = []setting{
-	{"data-dir", "VARVE_DATA_DIR", "folder for logs and metadata", func(c *Config, v string) { c.DataDir = v }},
-	{"bucket", "VARVE_BUCKET", "file:///path or s3://name/prefix?endpoint=…&region=…&path_style=true", func(c *Config, v string) { c.Bucket = v }},
-	{"listen", "VARVE_LISTEN", "address of the Kafka protocol", func(c *Config, v string) { c.Listen = v }},
-	{"advertise", "VARVE_ADVERTISE", "address that Kafka clients are told; default that of the listener", func(c *Config, v string) { c.Advertise = v }},
-	{"connect-listen", "VARVE_CONNECT_LISTEN", "address of the Connect REST interface", func(c *Config, v string) { c.Connect.Listen = v }},
-	{"connect-bootstrap", "VARVE_CONNECT_BOOTSTRAP", "brokers of the Connect worker, comma-separated; default the broker of this process",
+	{"data-dir", "VARVE_DATA_DIR", "data_dir", "folder for logs and metadata", func(c *Config, v string) { c.DataDir = v }},
+	{"bucket", "VARVE_BUCKET", "bucket", "file:///path or s3://name/prefix?endpoint=…&region=…&path_style=true", func(c *Config, v string) { c.Bucket = v }},
+	{"listen", "VARVE_LISTEN", "listen", "address of the Kafka protocol", func(c *Config, v string) { c.Listen = v }},
+	{"advertise", "VARVE_ADVERTISE", "advertise", "address that Kafka clients are told; default that of the listener", func(c *Config, v string) { c.Advertise = v }},
+	{"connect-listen", "VARVE_CONNECT_LISTEN", "connect.listen", "address of the Connect REST interface", func(c *Config, v string) { c.Connect.Listen = v }},
+	{"connect-bootstrap", "VARVE_CONNECT_BOOTSTRAP", "connect.bootstrap", "brokers of the Connect worker, comma-separated; default the broker of this process",
 		func(c *Config, v string) { c.Connect.Bootstrap = strings.Split(v, ",") }},
-	{"plugin-dir", "VARVE_PLUGIN_DIR", "folder with plugin executables besides the built-in connectors", func(c *Config, v string) { c.Connect.PluginDir = v }},
-	{"admin-listen", "VARVE_ADMIN_LISTEN", "address of metrics, health and profiles", func(c *Config, v string) { c.Admin.Listen = v }},
-	{"roles", "VARVE_ROLES", "what this process is: broker,controller,connect", func(c *Config, v string) { c.Roles = strings.Split(v, ",") }},
+	{"plugin-dir", "VARVE_PLUGIN_DIR", "connect.plugin_dir", "folder with plugin executables besides the built-in connectors", func(c *Config, v string) { c.Connect.PluginDir = v }},
+	{"admin-listen", "VARVE_ADMIN_LISTEN", "admin.listen", "address of metrics, health and profiles", func(c *Config, v string) { c.Admin.Listen = v }},
+	{"roles", "VARVE_ROLES", "roles", "what this process is: broker,controller,connect", func(c *Config, v string) { c.Roles = strings.Split(v, ",") }},
 }
 
 // Command returns `varve server`.
@@ -56,6 +57,7 @@ func Command(version string) *cobra.Command {
 				}
 				if given {
 					s.set(&cfg, v)
+					cfg.file.forget(s.key)
 				}
 			}
 			if err := cfg.Validate(); err != nil {

@@ -11,6 +11,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/varvehq/varve/broker/config"
+	"github.com/varvehq/varve/connect/worker"
 )
 
 // Config is the whole of `varve server`, as the file has it. Flags go before environment variables, those before the file.
@@ -29,6 +32,8 @@ type Config struct {
 	Connect   ConnectConfig `yaml:"connect"`
 	Admin     AdminConfig   `yaml:"admin"`
 	Log       LogConfig     `yaml:"log"`
+
+	file source
 }
 
 // BrokerConfig are the settings of the role broker.
@@ -89,6 +94,7 @@ func Load(path string, cfg *Config) error {
 	if err := yaml.UnmarshalWithOptions(data, cfg, yaml.Strict()); err != nil {
 		return fmt.Errorf("config: %s: %s", path, yaml.FormatError(err, false, true))
 	}
+	cfg.file = source{path: path, data: data}
 	return nil
 }
 
@@ -114,7 +120,7 @@ func (c *Config) bucketURL() (string, error) {
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%s: %s%s", key, fmt.Sprintf(format, args...), c.file.line(strings.Split(key, ".")...)))
 	}
 	if len(c.Roles) == 0 {
 		bad("roles", "at least one of broker, controller, connect")
@@ -143,6 +149,17 @@ func (c *Config) Validate() error {
 	}
 	if c.has("connect") && !c.has("broker") && len(c.Connect.Bootstrap) == 0 {
 		bad("connect.bootstrap", "a worker without a broker in its process needs the address of one")
+	}
+	for name, value := range c.Broker.Properties {
+		if _, err := config.NewResolver(config.Options{Static: map[string]string{name: value}}); err != nil {
+			errs = append(errs, fmt.Errorf("broker.properties: %w%s", err, c.file.line("broker", "properties", name)))
+		}
+	}
+	for name, value := range c.Connect.Properties {
+		w := worker.DefaultConfig()
+		if err := w.Apply(map[string]string{name: value}); err != nil {
+			errs = append(errs, fmt.Errorf("%w%s", err, c.file.line("connect", "properties", name)))
+		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -18,10 +18,11 @@ func TestExampleIsTheDefault(t *testing.T) {
 	if err := got.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	got.file = source{}
 	want := DefaultConfig()
 	want.Broker.Properties, want.Connect.Properties = got.Broker.Properties, got.Connect.Properties
 	want.Connect.Bootstrap, want.Connect.PluginEnv = []string{}, []string{}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Config{}, source{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -42,6 +43,41 @@ func TestBadConfigs(t *testing.T) {
 			err := Load(path, &cfg)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %v, want the file and %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+// A value that the file's syntax allows and the setting does not is named with its key and its line.
+func TestBadValuesNameTheLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		yaml string
+		want []string
+	}{
+		"unknown broker property":   {"broker:\n  properties:\n    num.partitions: \"3\"\n    num.partitionz: \"3\"\n", []string{"num.partitionz", "line 4"}},
+		"ill-typed broker property": {"# a\nbroker:\n  properties:\n    num.partitions: many\n", []string{"num.partitions", "many", "line 4"}},
+		"unknown worker property":   {"connect:\n  properties:\n    nosuch.key: \"1\"\n", []string{"nosuch.key", "line 3"}},
+		"ill-typed worker property": {"connect:\n  properties:\n\n    offset.flush.interval.ms: soon\n", []string{"offset.flush.interval.ms", "soon", "line 4"}},
+		"address":                   {"admin:\n  listen: nowhere\n", []string{"admin.listen", "nowhere", "line 2"}},
+		"role":                      {"\nroles: [brocker]\n", []string{"brocker", "line 2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "c.yaml")
+			if err := os.WriteFile(path, []byte(c.yaml), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg := DefaultConfig()
+			if err := Load(path, &cfg); err != nil {
+				t.Fatal(err)
+			}
+			err := cfg.Validate()
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, w := range append(c.want, path) {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v\nhas no %q", err, w)
+				}
 			}
 		})
 	}

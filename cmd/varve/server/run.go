@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/varvehq/varve/broker"
+	"github.com/varvehq/varve/broker/commitlog"
 	"github.com/varvehq/varve/broker/controller"
 	"github.com/varvehq/varve/cmd/varve/internal/builtin"
 	"github.com/varvehq/varve/connect"
@@ -69,6 +70,9 @@ func run(ctx context.Context, cfg Config, version string) error {
 func (p *process) start(ctx context.Context) error {
 	admin, err := obs.ServeAdmin(p.cfg.Admin.Listen, p.registry, p.log)
 	if err != nil {
+		if used := p.folderInUse(); used != nil {
+			return used
+		}
 		return listenError(err, "--admin-listen")
 	}
 	p.stack.Push("admin", admin.Close)
@@ -85,6 +89,18 @@ func (p *process) start(ctx context.Context) error {
 	}
 	admin.SetReady(true)
 	return nil
+}
+
+// folderInUse reports that another server runs on the data folder: where an address is taken, that is the reason.
+func (p *process) folderInUse() error {
+	if !p.cfg.has("broker") {
+		return nil
+	}
+	err := commitlog.InUse(vfs.OS(), filepath.ToSlash(filepath.Join(p.cfg.DataDir, "logs")))
+	if !errors.Is(err, vfs.ErrLocked) {
+		return nil
+	}
+	return storageError(err)
 }
 
 // listenError adds what to do where an address is taken.
@@ -105,8 +121,6 @@ func storageError(err error) error {
 		return fmt.Errorf("%w\nrestore the folder metadata of the data folder from a backup; without one, move the data folder away and start anew: what is in the bucket is read by `varve archive`", err)
 	case errors.Is(err, objstore.ErrNoBucket):
 		return fmt.Errorf("%w\nmake the bucket with the store's own tools, or mend its name in --bucket", err)
-	case errors.Is(err, objstore.ErrForbidden):
-		return fmt.Errorf("%w\nset AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, to a user that may read and write the bucket", err)
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 package topic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -11,7 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/api"
+	"github.com/varvehq/varve/broker/partition"
 	"github.com/varvehq/varve/cmd/varve/internal/cli"
 	"github.com/varvehq/varve/internal/kafka"
 )
@@ -129,17 +134,23 @@ type partitionView struct {
 	LocalStart  int64   `json:"local_start_offset"`
 	TieredEnd   int64   `json:"tiered_end_offset"`
 	End         int64   `json:"end_offset"`
+	// Problem is what keeps a Varve broker from serving or tiering the partition.
+	Problem string `json:"problem,omitempty"`
 }
 
 func (c *command) describe() *cobra.Command {
 	return &cobra.Command{
 		Use: "describe NAME…", Short: "Show partitions, offsets in both tiers and configs of topics", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			adm, done, err := c.client.Admin(cmd)
+			cl, err := c.client.Open()
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer cl.Close()
+			if err := c.client.Reach(cmd, cl); err != nil {
+				return err
+			}
+			adm := kadm.NewClient(cl)
 			topics, err := adm.ListTopicsWithInternal(cmd.Context(), args...)
 			if err != nil {
 				return cli.KafkaError(err)
@@ -149,7 +160,7 @@ func (c *command) describe() *cobra.Command {
 				if t.Err != nil {
 					return fmt.Errorf("topic %s: %w\n`varve topic list` shows the topics there are", name, cli.KafkaError(t.Err))
 				}
-				if err := c.describeOne(cmd, adm, t); err != nil {
+				if err := c.describeOne(cmd, cl, adm, t); err != nil {
 					return err
 				}
 			}
@@ -158,7 +169,7 @@ func (c *command) describe() *cobra.Command {
 	}
 }
 
-func (c *command) describeOne(cmd *cobra.Command, adm *kadm.Client, t kadm.TopicDetail) error {
+func (c *command) describeOne(cmd *cobra.Command, cl *kgo.Client, adm *kadm.Client, t kadm.TopicDetail) error {
 	ctx := cmd.Context()
 	start, err := adm.ListStartOffsets(ctx, t.Topic)
 	if err != nil {
@@ -169,7 +180,7 @@ func (c *command) describeOne(cmd *cobra.Command, adm *kadm.Client, t kadm.Topic
 		return cli.KafkaError(err)
 	}
 	local, lerr := adm.ListLocalLogStartOffsets(ctx, t.Topic)
-	tiered, terr := adm.ListLatestRemoteOffsets(ctx, t.Topic)
+	tiered := tiers(ctx, cl, t)
 	var parts []partitionView
 	for _, p := range t.Partitions.Sorted() {
 		v := partitionView{Partition: p.Partition, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR,
@@ -183,8 +194,8 @@ func (c *command) describeOne(cmd *cobra.Command, adm *kadm.Client, t kadm.Topic
 		if o, ok := local.Lookup(t.Topic, p.Partition); lerr == nil && ok && o.Err == nil {
 			v.LocalStart = o.Offset
 		}
-		if o, ok := tiered.Lookup(t.Topic, p.Partition); terr == nil && ok && o.Err == nil && o.Offset >= 0 {
-			v.TieredEnd = o.Offset + 1
+		if o, ok := tiered[p.Partition]; ok {
+			v.TieredEnd, v.Problem = o.end, o.problem
 		}
 		parts = append(parts, v)
 	}
@@ -193,6 +204,48 @@ func (c *command) describeOne(cmd *cobra.Command, adm *kadm.Client, t kadm.Topic
 		return cli.KafkaError(err)
 	}
 	return c.printTopic(cmd, t, parts, configs)
+}
+
+// tier is what the leader says of a partition's remote tier.
+type tier struct {
+	end     int64 // -1 for nothing, or unknown
+	problem string
+}
+
+// tiers asks where the bucket ends; a cluster that does not understand the question answers nothing.
+func tiers(ctx context.Context, cl *kgo.Client, t kadm.TopicDetail) map[int32]tier {
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = t.Topic
+	for _, p := range t.Partitions.Sorted() {
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = p.Partition, partition.LatestTiered
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req.Topics = append(req.Topics, rt)
+	out := map[int32]tier{}
+	for _, shard := range cl.RequestSharded(ctx, req) {
+		resp, ok := shard.Resp.(*kmsg.ListOffsetsResponse)
+		if !ok || shard.Err != nil {
+			continue
+		}
+		for i := range resp.Topics {
+			for j := range resp.Topics[i].Partitions {
+				p := &resp.Topics[i].Partitions[j]
+				o := tier{end: -1}
+				if p.ErrorCode == 0 && p.Offset >= 0 {
+					o.end = p.Offset + 1
+				}
+				p.UnknownTags.Each(func(tag uint32, v []byte) {
+					if tag == api.ProblemTag {
+						o.problem = string(v)
+					}
+				})
+				out[p.Partition] = o
+			}
+		}
+	}
+	return out
 }
 
 func (c *command) printTopic(cmd *cobra.Command, t kadm.TopicDetail, parts []partitionView, configs kadm.ResourceConfigs) error {
@@ -225,6 +278,13 @@ func (c *command) printTopic(cmd *cobra.Command, t kadm.TopicDetail, parts []par
 	}
 	if err := c.out.Print(w, nil, []string{"PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "START", "TIERED-END", "LOCAL-START", "END"}, rows); err != nil {
 		return err
+	}
+	for _, p := range parts {
+		if p.Problem != "" {
+			if _, err := fmt.Fprintf(w, "partition %d: %s\n", p.Partition, p.Problem); err != nil {
+				return err
+			}
+		}
 	}
 	if len(own) == 0 {
 		return nil

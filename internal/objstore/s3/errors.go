@@ -37,7 +37,9 @@ func classify(err error) error {
 			return objstore.ErrExists
 		case "InvalidRange":
 			return objstore.ErrRange
-		case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled":
+		case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled",
+			"XAdminUserNotFound": // versitygw, of an unknown access key
+
 			return objstore.ErrForbidden
 		case "BadDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch":
 			return objstore.ErrChecksum

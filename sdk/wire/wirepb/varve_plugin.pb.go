@@ -1170,6 +1170,7 @@ type TopicPartitionOffset struct {
 	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition     int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	TopicId       string                 `protobuf:"bytes,4,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"` // of Assign; empty where the cluster tells none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1223,6 +1224,13 @@ func (x *TopicPartitionOffset) GetOffset() int64 {
 		return x.Offset
 	}
 	return 0
+}
+
+func (x *TopicPartitionOffset) GetTopicId() string {
+	if x != nil {
+		return x.TopicId
+	}
+	return ""
 }
 
 // HostMessage goes from host to plugin. Where call is not zero the plugin answers with a Done of that number.
@@ -2932,11 +2940,12 @@ const file_varve_plugin_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x16.varve.plugin.v1.ErrorR\x05error\"D\n" +
 	"\x0eTopicPartition\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
-	"\tpartition\x18\x02 \x01(\x05R\tpartition\"b\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\"}\n" +
 	"\x14TopicPartitionOffset\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x03R\x06offset\"\xcb\x05\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x19\n" +
+	"\btopic_id\x18\x04 \x01(\tR\atopicId\"\xcb\x05\n" +
 	"\vHostMessage\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
