@@ -1,3 +1,5 @@
+//go:build !race
+
 package broker
 
 import (
@@ -121,6 +123,8 @@ func (w *world) append(l *mLog, p *partition.Partition, batch []byte, keys, valu
 	case a.Duplicate || a.FirstOffset < l.end || a.FirstOffset > l.end && !l.txns:
 		w.violate("%s: a new batch got offset %d, expected %d, duplicate %v", l, a.FirstOffset, l.end, a.Duplicate)
 	}
+	w.books.Lock()
+	defer w.books.Unlock()
 	for i, r := range recs {
 		l.recs[a.FirstOffset+int64(i)] = r
 	}
@@ -140,11 +144,13 @@ func (w *world) await(l *mLog, p *partition.Partition, first int64, n int, acks 
 			return
 		}
 		w.p.live(func() {
+			w.books.Lock()
 			for i := range int64(n) {
 				if r := l.recs[first+i]; r != nil {
 					r.durable = true
 				}
 			}
+			w.books.Unlock()
 			then()
 		})
 	})

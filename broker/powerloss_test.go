@@ -1,3 +1,8 @@
+//go:build !race
+
+// The simulation is not built for the race detector: the model shares its books with the client goroutines of a bubble by the
+// schedule's order, and each run is one schedule. The rooms it drives have tests of their own under the detector.
+
 package broker
 
 import (

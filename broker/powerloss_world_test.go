@@ -1,3 +1,5 @@
+//go:build !race
+
 package broker
 
 import (
@@ -29,6 +31,7 @@ type world struct {
 	bucket *mem.Bucket
 	model  *model
 	stats  stats
+	books  sync.Mutex // of mLog.recs, where clients write beside the schedule
 
 	life   int
 	p      *power

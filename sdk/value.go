@@ -221,16 +221,18 @@ func (r *Reader) Skip(s *Schema) {
 	}
 }
 
-// elements calls one for each element of an Array or Map. Elements that take no bytes are refused past the first of a block:
-// a few bytes could ask for millions.
+// elements calls one for each element of an Array or Map. Elements that take no bytes are refused where there is more than one,
+// in whatever blocks they come: a few bytes could ask for millions.
 func (r *Reader) elements(s *Schema, one func()) {
+	seen := 0
 	for n := r.Count(); n > 0 && r.err == nil; n = r.Count() {
 		for ; n > 0 && r.err == nil; n-- {
 			before := len(r.data)
 			one()
-			if len(r.data) == before && n > 1 {
+			if len(r.data) == before && (n > 1 || seen > 0) {
 				r.fail("elements without bytes")
 			}
+			seen++
 		}
 	}
 }

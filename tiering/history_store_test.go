@@ -50,7 +50,7 @@ func (b *lineBucket) Put(ctx context.Context, key string, body io.ReadSeeker, si
 func (b *lineBucket) stored(ctx context.Context, key string) error {
 	data, err := objstore.ReadAll(ctx, b.Bucket, key, 0, -1, 1<<20)
 	if err != nil {
-		return nil // another call has deleted it meanwhile
+		return nil //nolint:nilerr // another call has deleted it meanwhile
 	}
 	m, err := manifest.Decode(data)
 	if err != nil {

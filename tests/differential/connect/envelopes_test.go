@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -265,7 +266,7 @@ func checkParquet(t *testing.T, s side, records []answer) {
 	var got []order
 	for _, f := range files {
 		rows, err := parquet.ReadFile[order](f)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		got = append(got, rows...)
