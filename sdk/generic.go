@@ -327,8 +327,12 @@ func (a *Appender) anyArray(s *Schema, v any, at string) error {
 	}
 	a.Count(rv.Len())
 	for i := range rv.Len() {
+		before := len(a.Buf)
 		if err := a.any(s.Elem, rv.Index(i).Interface(), fmt.Sprintf("%s[%d]", at, i)); err != nil {
 			return err
+		}
+		if len(a.Buf) == before && rv.Len() > 1 {
+			return fmt.Errorf("sdk: %s: elements without bytes, which no reader takes", at)
 		}
 	}
 	a.End()

@@ -222,6 +222,9 @@ func TestEncodeDecode(t *testing.T) {
 		"uint64 is no int64":     func() (Value, error) { return Encode(Of(Int64), uint64(math.MaxUint64)) },
 		"int without schema":     func() (Value, error) { return Encode(nil, 1) },
 		"x[1]: null for a int32": func() (Value, error) { return Encode(&Schema{Type: Array, Name: "x", Elem: Of(Int32)}, []any{1, nil}) },
+		"elements without bytes": func() (Value, error) {
+			return Encode(&Schema{Type: Array, Name: "x", Elem: StructOf("")}, []any{map[string]any{}, map[string]any{}})
+		},
 	} {
 		if _, err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -15,9 +15,8 @@ import (
 // Timestamps are answered exactly, within a batch too, over both tiers. The special timestamps are -1 latest (the high
 // watermark, or the last stable offset with read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest local (v8),
 // -5 latest tiered (v9), -6 earliest pending upload (v11). A special timestamp of a later version than the request's is
-// answered with UNSUPPORTED_VERSION for its partition, a partition named twice with INVALID_REQUEST, as Kafka does. The answer may wait for the
-// bucket, so it comes later than those of other connections but in its own connection's order.
-
+// answered with UNSUPPORTED_VERSION for its partition, a partition named twice with INVALID_REQUEST, as Kafka does. The answer
+// may wait for the bucket, so it comes later than those of other connections but in its own connection's order.
 //
 // An answer to -5 has the tagged field ProblemTag, a UTF-8 text, where the partition serves nothing any more or cannot bring
 // its segments to the bucket. Clients pass over tagged fields that they do not know.
