@@ -9,7 +9,6 @@ import (
 
 	"github.com/varvehq/varve/broker/group"
 	"github.com/varvehq/varve/broker/group/assignor"
-	"github.com/varvehq/varve/internal/kafka"
 )
 
 // ConsumerGroupDescribe, v0–v1 (KIP-848).
@@ -66,7 +65,7 @@ func (h *Handlers) describeSet(set assignor.Set) kmsg.Assignment {
 	var a kmsg.Assignment
 	for _, id := range sortedSet(set) {
 		if t, ok := h.Groups.TopicByID(id); ok {
-			a.TopicPartitions = append(a.TopicPartitions, kmsg.AssignmentTopicPartition{TopicID: kafka.UUID(id), Topic: t.Name, Partitions: set[id]})
+			a.TopicPartitions = append(a.TopicPartitions, kmsg.AssignmentTopicPartition{TopicID: id, Topic: t.Name, Partitions: set[id]})
 		}
 	}
 	return a
