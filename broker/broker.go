@@ -306,7 +306,7 @@ func (b *Broker) register(ctx context.Context) error {
 
 func (b *Broker) openGroups(context.Context) error {
 	groups, err := group.NewManager(group.Env{OffsetsLog: b.stateLog(kafka.ConsumerOffsetsTopic),
-		TopicID: b.topicID, Now: b.env.Clock, Log: b.env.Log}, groupConfig(b.view()))
+		TopicID: b.topicID, Topics: b.topicsView, Now: b.env.Clock, Log: b.env.Log}, b.groupConfig())
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
@@ -344,13 +344,25 @@ func (b *Broker) view() config.Broker {
 	return b.resolver.Broker(config.Dynamic{Node: im.BrokerConfigs[fmt.Sprint(b.cfg.NodeID)], Default: im.BrokerConfigs[""]})
 }
 
-func groupConfig(v config.Broker) group.Config {
+func (b *Broker) groupConfig() group.Config {
+	v := b.view()
 	c := group.DefaultConfig()
 	c.InitialRebalanceDelay = v.GroupInitialRebalanceDelay
 	c.MinSessionTimeout, c.MaxSessionTimeout = v.GroupMinSessionTimeout, v.GroupMaxSessionTimeout
 	c.MaxSize = int(v.GroupMaxSize)
 	c.OffsetMetadataMax = int(v.OffsetMetadataMaxBytes)
 	c.MaxBatchBytes = max(1024, min(c.MaxBatchBytes, int(v.MessageMaxBytes)))
+	gc := &v.GroupConsumer
+	c.Consumer = group.ConsumerConfig{SessionTimeout: gc.SessionTimeout, MinSessionTimeout: gc.MinSessionTimeout,
+		MaxSessionTimeout: gc.MaxSessionTimeout, HeartbeatInterval: gc.HeartbeatInterval, MinHeartbeatInterval: gc.MinHeartbeatInterval,
+		MaxHeartbeatInterval: gc.MaxHeartbeatInterval, MaxSize: int(gc.MaxSize), Assignors: gc.Assignors}
+	if all := b.ctl.Image().GroupConfigs; len(all) > 0 {
+		c.Consumer.Groups = make(map[string]group.ConsumerOverrides, len(all))
+		for id, set := range all {
+			g := b.resolver.Group(set)
+			c.Consumer.Groups[id] = group.ConsumerOverrides{SessionTimeout: g.ConsumerSessionTimeout, HeartbeatInterval: g.ConsumerHeartbeatInterval}
+		}
+	}
 	c.OffsetsRetention, c.RetentionCheckInterval = v.OffsetsRetention, v.OffsetsRetentionCheckInterval
 	return c
 }

@@ -16,7 +16,9 @@ func (b *Broker) followGroups(g *group.Manager, before, after *controller.Image)
 		return
 	}
 	var gone []group.DeletedTopic
+	changed := false
 	for o, n := range controller.DiffTopics(before, after) {
+		changed = changed || o == nil || n == nil || len(o.Partitions) != len(n.Partitions)
 		if n == nil {
 			gone = append(gone, group.DeletedTopic{Name: o.Name, ID: o.ID})
 		}
@@ -24,8 +26,11 @@ func (b *Broker) followGroups(g *group.Manager, before, after *controller.Image)
 	if len(gone) > 0 {
 		g.ForgetTopics(gone)
 	}
-	if !maps.EqualFunc(before.BrokerConfigs, after.BrokerConfigs, maps.Equal) {
-		if err := g.SetConfig(groupConfig(b.view())); err != nil {
+	if changed {
+		g.TopicsChanged(topicsView{after})
+	}
+	if !maps.EqualFunc(before.BrokerConfigs, after.BrokerConfigs, maps.Equal) || !maps.EqualFunc(before.GroupConfigs, after.GroupConfigs, maps.Equal) {
+		if err := g.SetConfig(b.groupConfig()); err != nil {
 			b.env.Log.Error("group settings are not taken over", "err", err)
 		}
 	}
@@ -39,3 +44,18 @@ func (b *Broker) topicID(name string) (kafka.UUID, bool) {
 	}
 	return t.ID, true
 }
+
+// topicsView is what an image has of topics, for groups.
+type topicsView struct{ im *controller.Image }
+
+func (b *Broker) topicsView() group.Topics { return topicsView{b.ctl.Image()} }
+
+func (v topicsView) Topic(name string) (kafka.UUID, int32, bool) {
+	t := v.im.Topic(name)
+	if t == nil {
+		return kafka.UUID{}, 0, false
+	}
+	return t.ID, int32(len(t.Partitions)), true
+}
+
+func (v topicsView) Names() []string { return v.im.TopicNames() }

@@ -59,10 +59,12 @@ func (h *Handlers) offsetFetch(ctx context.Context, r *Request) (kmsg.Response, 
 func (h *Handlers) fetchGroup(ctx context.Context, version int16, stable bool, g kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
 	rg := kmsg.NewOffsetFetchResponseGroup()
 	rg.Group = g.Group
-	var err error
-	if g.Topics == nil {
+	err := h.Groups.Coordinator().CheckFetch(g.Group, group.FetchMember{ID: deref(g.MemberID), Epoch: g.MemberEpoch})
+	switch {
+	case err != nil:
+	case g.Topics == nil:
 		rg.Topics, err = h.fetchAllOffsets(ctx, version, stable, g.Group)
-	} else {
+	default:
 		rg.Topics, err = h.fetchOffsets(ctx, version, stable, g)
 	}
 	if err != nil {

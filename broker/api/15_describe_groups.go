@@ -34,6 +34,9 @@ func (h *Handlers) describeGroups(_ context.Context, r *Request) (kmsg.Response,
 			if req.Version >= 6 {
 				g.ErrorCode = groupCode(err)
 				g.ErrorMessage = kmsg.StringPtr(fmt.Sprintf("Group %s not found.", id))
+				if errors.Is(err, group.ErrNotClassic) {
+					g.ErrorMessage = kmsg.StringPtr(fmt.Sprintf("Group %s is not a classic group.", id))
+				}
 			}
 		case err != nil:
 			g.ErrorCode, g.ErrorMessage = groupCode(err), messageOf(err)

@@ -16,17 +16,24 @@ import (
 // COORDINATOR_LOAD_IN_PROGRESS, since it would not be complete.
 
 // classicGroup is the type of the groups that JoinGroup makes.
-const classicGroup = "classic"
+const (
+	classicGroup  = "classic"
+	consumerGroup = "consumer"
+)
+
+func typeOf(l group.Listed) string {
+	if l.Consumer {
+		return consumerGroup
+	}
+	return classicGroup
+}
 
 func (h *Handlers) listGroups(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.ListGroupsRequest)
 	resp := kmsg.NewPtrListGroupsResponse()
 	resp.Version = req.Version
-	if !matches(req.TypesFilter, classicGroup) {
-		return resp, nil
-	}
 	groups, err := h.Groups.Coordinator().List(func(l group.Listed) bool {
-		return matches(req.StatesFilter, l.State.String())
+		return matches(req.StatesFilter, l.State) && matches(req.TypesFilter, typeOf(l))
 	})
 	if err != nil {
 		resp.ErrorCode = groupCode(err)
@@ -34,7 +41,7 @@ func (h *Handlers) listGroups(_ context.Context, r *Request) (kmsg.Response, err
 	}
 	for _, l := range groups {
 		g := kmsg.NewListGroupsResponseGroup()
-		g.Group, g.ProtocolType, g.GroupState, g.GroupType = l.Group, l.ProtocolType, l.State.String(), classicGroup
+		g.Group, g.ProtocolType, g.GroupState, g.GroupType = l.Group, l.ProtocolType, l.State, typeOf(l)
 		resp.Groups = append(resp.Groups, g)
 	}
 	return resp, nil

@@ -14,11 +14,11 @@ import (
 
 // DescribeConfigs, v1–v4.
 //
-// All configs of a topic or a broker, or those that are named; names that do not exist are left out. Each has its effective
+// All configs of a topic, a broker or a group, or those that are named; names that do not exist are left out. Each has its effective
 // value, where that comes from and, if asked for, all places that give one (synonyms), and from v3 on its type and, if
 // asked for, its documentation. Sensitive values are null. A broker is this one by its id; the empty name is the cluster-wide
-// dynamic defaults that are set. Other brokers, and other types of resources (loggers, groups, metrics subscriptions), are
-// INVALID_REQUEST; a type that no version of the protocol has makes that of all resources of the request.
+// dynamic defaults that are set. A group needs not exist. Other brokers, and other types of resources (loggers, metrics
+// subscriptions), are INVALID_REQUEST; a type that no version of the protocol has makes that of all resources of the request.
 
 func (h *Handlers) describeConfigs(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.DescribeConfigsRequest)
@@ -69,6 +69,11 @@ func (h *Handlers) configsOf(im *controller.Image, ask *kmsg.DescribeConfigsRequ
 			return nil, fmt.Errorf("%w: Unexpected broker id, expected %d or empty string, but received %s", controller.ErrInvalidRequest, h.NodeID, name)
 		}
 		return h.Controller.Configs().DescribeBroker(im.Dynamic(h.NodeID)), nil
+	case kmsg.ConfigResourceTypeGroupConfig:
+		if name == "" {
+			return nil, fmt.Errorf("%w: Group name must not be empty", controller.ErrInvalidRequest)
+		}
+		return h.Controller.Configs().DescribeGroup(im.GroupConfigs[name], im.Dynamic(h.NodeID)), nil
 	}
 	return nil, fmt.Errorf("%w: Unsupported resource type: %s", controller.ErrInvalidRequest, ask.ResourceType)
 }

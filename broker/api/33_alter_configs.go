@@ -11,7 +11,7 @@ import (
 
 // AlterConfigs, v0–v2.
 //
-// Replaces all configs that are set for a topic or a broker by those of the request: what is not in it goes back to its
+// Replaces all configs that are set for a topic, a broker or a group by those of the request: what is not in it goes back to its
 // default. Each resource succeeds or fails as a whole and by itself. Kafka's clients deprecate it for IncrementalAlterConfigs
 // (KIP-339). A broker is any that is registered; the empty name is the cluster-wide defaults.
 
@@ -46,7 +46,9 @@ type alteration struct {
 
 func newAlteration(typ kmsg.ConfigResourceType, name string) alteration {
 	a := alteration{ConfigAlteration: controller.ConfigAlteration{Type: controller.ResourceType(typ), Name: name}}
-	if typ != kmsg.ConfigResourceTypeTopic && typ != kmsg.ConfigResourceTypeBroker {
+	switch typ {
+	case kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeGroupConfig:
+	default:
 		a.err = fmt.Errorf("%w: Unsupported resource type: %s", controller.ErrInvalidRequest, typ)
 	}
 	return a

@@ -9,7 +9,7 @@ import (
 
 // IncrementalAlterConfigs, v0–v1 (KIP-339).
 //
-// Sets, deletes, appends to and subtracts from the configs of topics and brokers. All changes of a resource are made or none;
+// Sets, deletes, appends to and subtracts from the configs of topics, brokers and groups. All changes of a resource are made or none;
 // each resource succeeds or fails by itself. Append and subtract are for lists; deleting what is not set changes nothing. A
 // config that stands twice in a resource, or a null value other than with DELETE, is INVALID_REQUEST. A broker is any that is
 // registered; the empty name is the cluster-wide defaults.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -52,5 +53,6 @@ func (h *Handlers) listConfigResources(_ context.Context, r *Request) (kmsg.Resp
 	list(logger, brokers)
 	list(broker, brokers)
 	list(topic, im.TopicNames())
+	list(group, slices.Sorted(maps.Keys(im.GroupConfigs)))
 	return resp, nil
 }

@@ -151,13 +151,13 @@ func TestFeaturesGoUpOnly(t *testing.T) {
 				t.Errorf("%+v: %d %s", tc, resp.ErrorCode, deref(resp.ErrorMessage))
 			}
 		}
-		if diff := cmp.Diff(map[string]int16{"metadata.version": controller.MetadataVersion, "transaction.version": 2}, c.Image().Features); diff != "" {
+		if diff := cmp.Diff(map[string]int16{"group.version": 1, "metadata.version": controller.MetadataVersion, "transaction.version": 2}, c.Image().Features); diff != "" {
 			t.Error(diff)
 		}
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", "1"
 		resp := callAt[*kmsg.ApiVersionsResponse](t, h, 4, req)
-		if resp.FinalizedFeaturesEpoch != c.Image().Version || resp.FinalizedFeatures[0].MaxVersionLevel != controller.MetadataVersion {
+		if resp.FinalizedFeaturesEpoch != c.Image().Version || resp.FinalizedFeatures[1].MaxVersionLevel != controller.MetadataVersion {
 			t.Errorf("%+v", resp.FinalizedFeatures)
 		}
 	})

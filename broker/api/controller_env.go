@@ -68,9 +68,11 @@ func reasonOf(err error) *string {
 	msg := messageOf(err)
 	for cut := msg != nil; cut; {
 		cut = false
-		for _, e := range controllerErrors {
-			if rest, ok := strings.CutPrefix(*msg, e.is.Error()+": "); ok {
-				*msg, cut = rest, true
+		for _, list := range [...][]errorCode{controllerErrors, groupErrors} {
+			for _, e := range list {
+				if rest, ok := strings.CutPrefix(*msg, e.is.Error()+": "); ok {
+					*msg, cut = rest, true
+				}
 			}
 		}
 	}

@@ -69,6 +69,12 @@ var groupErrors = []errorCode{
 	{group.ErrFenced, kerr.FencedInstanceID},
 	{group.ErrInvalidSessionTimeout, kerr.InvalidSessionTimeout},
 	{group.ErrMetadataTooLarge, kerr.OffsetMetadataTooLarge},
+	{group.ErrFencedEpoch, kerr.FencedMemberEpoch},
+	{group.ErrStaleEpoch, kerr.StaleMemberEpoch},
+	{group.ErrUnreleasedInstance, kerr.UnreleasedInstanceID},
+	{group.ErrUnsupportedAssignor, kerr.UnsupportedAssignor},
+	{group.ErrInvalidRegex, kerr.InvalidRegularExpression},
+	{group.ErrOldCommit, kerr.UnsupportedVersion},
 	{group.ErrGroupNotFound, kerr.GroupIDNotFound},
 	{group.ErrNotEmpty, kerr.NonEmptyGroup},
 	{group.ErrSubscribed, kerr.GroupSubscribedToTopic},
@@ -103,6 +109,9 @@ func (h *Handlers) groupAPIs() []Entry {
 		{Key: 16, Name: "ListGroups", Min: 0, Max: 5, Handle: h.listGroups},
 		{Key: 42, Name: "DeleteGroups", Min: 0, Max: 3, Handle: h.deleteGroups},
 		{Key: 47, Name: "OffsetDelete", Min: 0, Max: 0, FrameLimit: groupFrameLimit, Handle: h.offsetDelete},
+		{Key: 68, Name: "ConsumerGroupHeartbeat", Min: 0, Max: 1, Handle: h.consumerGroupHeartbeat,
+			Note: "Every change of a group is assigned at once; groups change between the protocols only while they have no members"},
+		{Key: 69, Name: "ConsumerGroupDescribe", Min: 0, Max: 1, Handle: h.consumerGroupDescribe},
 	}
 }
 

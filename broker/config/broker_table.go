@@ -8,7 +8,8 @@ const maxInt = "2147483647"
 const (
 	unusedIO       = "Varve's connections and disks need no such setting"
 	unusedReplica  = "replication waits for clusters of several nodes"
-	unusedConsumer = "consumer groups of KIP-848 are not served yet"
+	unusedInterval = "every change of a group is assigned at once"
+	unusedPolicy   = "groups change between the protocols only while they have no members"
 	unusedShare    = "share groups are not served yet"
 	unusedStreams  = "streams groups are not served yet"
 	unusedVerify   = "partitions are always checked"
@@ -19,7 +20,7 @@ const (
 )
 
 // brokerDefs is the table of broker configs, in order of room.
-var brokerDefs = concat(networkDefs, logDefs, replicationDefs, groupDefs, transactionDefs, remoteDefs, quotaDefs)
+var brokerDefs = concat(networkDefs, logDefs, replicationDefs, coordinatorDefs, transactionDefs, remoteDefs, quotaDefs)
 
 func concat(lists ...[]Def) []Def {
 	var all []Def
@@ -137,12 +138,17 @@ var replicationDefs = []Def{
 	{Name: "unclean.leader.election.interval.ms", Type: Long, Default: "300000", check: atLeast(1), Unused: unusedReplica, Doc: "How often partitions without a leader are looked at for an unclean election."},
 }
 
-var groupDefs = []Def{
-	{Name: "group.consumer.assignment.interval.ms", Type: Int, Default: "1000", Scope: ClusterWide, check: atLeast(0), Unused: unusedConsumer, Doc: "The least time between two assignments of a group."},
-	{Name: "group.consumer.assignors", Type: List, Default: "uniform,range", Unused: unusedConsumer, Doc: "The assignors that the broker offers."},
-	{Name: "group.consumer.heartbeat.interval.ms", Type: Int, Default: "5000", check: atLeast(1), Unused: unusedConsumer, Doc: "The heartbeat interval of members."},
-	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOf("disabled", "downgrade", "upgrade", "bidirectional"), Unused: unusedConsumer, Doc: "Whether groups change between the two protocols."},
-	{Name: "group.consumer.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Unused: unusedConsumer, Doc: "The session timeout of members."},
+var coordinatorDefs = []Def{
+	{Name: "group.consumer.assignment.interval.ms", Type: Int, Default: "1000", Scope: ClusterWide, check: atLeast(0), Unused: unusedInterval, Doc: "The least time between two assignments of a group."},
+	{Name: "group.consumer.assignors", Type: List, Default: "uniform,range", check: listOf("uniform", "range"), Doc: "The assignors that members may choose, the default first."},
+	{Name: "group.consumer.heartbeat.interval.ms", Type: Int, Default: "5000", check: atLeast(1), Doc: "How often members of groups of the consumer protocol are to be heard."},
+	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", check: atLeast(1), Doc: "The longest heartbeat interval that a group may set for itself."},
+	{Name: "group.consumer.max.session.timeout.ms", Type: Int, Default: "60000", check: atLeast(1), Doc: "The longest session timeout that a group may set for itself."},
+	{Name: "group.consumer.max.size", Type: Int, Default: maxInt, check: atLeast(1), Doc: "The most members of a group of the consumer protocol."},
+	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOf("disabled", "downgrade", "upgrade", "bidirectional"), Unused: unusedPolicy, Doc: "Whether groups change between the two protocols while they have members."},
+	{Name: "group.consumer.min.heartbeat.interval.ms", Type: Int, Default: "5000", check: atLeast(1), Doc: "The shortest heartbeat interval that a group may set for itself."},
+	{Name: "group.consumer.min.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Doc: "The shortest session timeout that a group may set for itself."},
+	{Name: "group.consumer.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Doc: "When a silent member of a group of the consumer protocol is given up."},
 	{Name: "group.initial.rebalance.delay.ms", Type: Int, Default: "3000", check: atLeast(0), Doc: "How long an empty group's first rebalance waits for more members."},
 	{Name: "group.max.session.timeout.ms", Type: Int, Default: "1800000", Doc: "The longest session timeout of a member."},
 	{Name: "group.max.size", Type: Int, Default: maxInt, check: atLeast(1), Doc: "The most members of a group."},

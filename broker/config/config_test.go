@@ -284,7 +284,7 @@ func TestApplyChanges(t *testing.T) {
 		{Delete, "no.such", "", "", ""},
 		{Change(9), "retention.ms", "", "5", "Unknown operation type"},
 	} {
-		err := r.Apply(m, false, step.c, step.key, step.value)
+		err := r.Apply(m, TopicKind, step.c, step.key, step.value)
 		if (err == nil) != (step.error == "") || err != nil && !strings.Contains(err.Error(), step.error) || m[step.key] != step.want {
 			t.Errorf("%+v: %q, %v", step, m[step.key], err)
 		}

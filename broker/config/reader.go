@@ -192,6 +192,12 @@ func (r *Resolver) Broker(dyn Dynamic) Broker {
 		GroupMaxSessionTimeout:     rd.millis("group.max.session.timeout.ms"),
 		GroupInitialRebalanceDelay: rd.millis("group.initial.rebalance.delay.ms"),
 		GroupMaxSize:               rd.int("group.max.size"),
+		GroupConsumer: GroupConsumer{
+			SessionTimeout: rd.millis("group.consumer.session.timeout.ms"), MinSessionTimeout: rd.millis("group.consumer.min.session.timeout.ms"),
+			MaxSessionTimeout: rd.millis("group.consumer.max.session.timeout.ms"), HeartbeatInterval: rd.millis("group.consumer.heartbeat.interval.ms"),
+			MinHeartbeatInterval: rd.millis("group.consumer.min.heartbeat.interval.ms"), MaxHeartbeatInterval: rd.millis("group.consumer.max.heartbeat.interval.ms"),
+			MaxSize: rd.int("group.consumer.max.size"), Assignors: rd.list("group.consumer.assignors"),
+		},
 
 		TransactionTopicPartitions:   rd.int("transaction.state.log.num.partitions"),
 		TransactionTopicReplication:  int16(rd.int("transaction.state.log.replication.factor")),

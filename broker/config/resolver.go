@@ -84,6 +84,7 @@ const (
 	DefaultBrokerSource  Source = 3 // DYNAMIC_DEFAULT_BROKER_CONFIG
 	StaticSource         Source = 4 // STATIC_BROKER_CONFIG
 	BuiltinDefaultSource Source = 5 // DEFAULT_CONFIG
+	GroupSource          Source = 8 // DYNAMIC_GROUP_CONFIG
 )
 
 // candidate is one place where a value may come from.
@@ -101,8 +102,14 @@ func (r *Resolver) candidates(d *Def, overrides map[string]string, dyn Dynamic, 
 	names := d.Synonyms
 	if overrides == nil && brokerIndex[d.Name] == d {
 		names = append([]Synonym{{Name: d.Name}}, d.Synonyms...)
-	} else if v, ok := overrides[d.Name]; ok && !yield(candidate{name: d.Name, value: v, source: TopicSource}) {
-		return
+	} else if v, ok := overrides[d.Name]; ok {
+		own := TopicSource
+		if groupIndex[d.Name] == d {
+			own = GroupSource
+		}
+		if !yield(candidate{name: d.Name, value: v, source: own}) {
+			return
+		}
 	}
 	for _, layer := range [...]struct {
 		values map[string]string

@@ -111,21 +111,34 @@ const (
 	Subtract Change = 3
 )
 
-// Apply makes one change to overrides (of a topic, or with broker of a broker) in place. current is the effective value of
-// the config where overrides does not set it: what a list is appended to.
-func (r *Resolver) Apply(overrides map[string]string, broker bool, c Change, key, value string) error {
-	d := TopicDef(key)
-	if broker {
-		d = BrokerDef(key)
+// Kind is what has configs.
+type Kind string
+
+// The kinds.
+const (
+	TopicKind  Kind = "topic"
+	BrokerKind Kind = "broker"
+	GroupKind  Kind = "group"
+)
+
+func (k Kind) def(name string) *Def {
+	switch k {
+	case BrokerKind:
+		return brokerIndex[name]
+	case GroupKind:
+		return groupIndex[name]
 	}
+	return topicIndex[name]
+}
+
+// Apply makes one change to overrides in place. current is the effective value of
+// the config where overrides does not set it: what a list is appended to.
+func (r *Resolver) Apply(overrides map[string]string, kind Kind, c Change, key, value string) error {
+	d := kind.def(key)
 	if d == nil {
 		if c == Delete { // deleting what is not there changes nothing
 			delete(overrides, key)
 			return nil
-		}
-		kind := "topic"
-		if broker {
-			kind = "broker"
 		}
 		return fmt.Errorf("%w: Unknown %s config name: %s", ErrInvalid, kind, key)
 	}

@@ -40,6 +40,7 @@ type Broker struct {
 	GroupMaxSessionTimeout     time.Duration
 	GroupInitialRebalanceDelay time.Duration
 	GroupMaxSize               int32
+	GroupConsumer              GroupConsumer
 
 	TransactionTopicPartitions   int32
 	TransactionTopicReplication  int16
@@ -64,4 +65,12 @@ type Broker struct {
 	RemoteCopyBytesPerSec  int64 // Unlimited: no limit
 	RemoteFetchBytesPerSec int64 // Unlimited: no limit
 	RemoteFetchMaxWait     time.Duration
+}
+
+// GroupConsumer holds what brokers set for groups of the consumer protocol (group.consumer.*).
+type GroupConsumer struct {
+	SessionTimeout, MinSessionTimeout, MaxSessionTimeout          time.Duration
+	HeartbeatInterval, MinHeartbeatInterval, MaxHeartbeatInterval time.Duration
+	MaxSize                                                       int32
+	Assignors                                                     []string
 }

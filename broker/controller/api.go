@@ -131,6 +131,7 @@ type ResourceType int8
 const (
 	ResourceTopic  ResourceType = 2
 	ResourceBroker ResourceType = 4
+	ResourceGroup  ResourceType = 32
 )
 
 // ConfigChange changes one config.

@@ -117,19 +117,24 @@ func (e *imageEditor) applyConfig(r *ConfigRecord) error {
 		}
 		setOrDelete(t.Configs, r)
 	case ResourceBroker:
-		all := ownMap(&e.next.BrokerConfigs, &e.ownConfigs)
-		one := maps.Clone(all[r.Name])
-		if one == nil {
-			one = make(map[string]string)
-		}
-		setOrDelete(one, r)
-		if all[r.Name] = one; len(one) == 0 {
-			delete(all, r.Name)
-		}
+		setNamed(ownMap(&e.next.BrokerConfigs, &e.ownConfigs), r)
+	case ResourceGroup:
+		setNamed(ownMap(&e.next.GroupConfigs, &e.ownGroups), r)
 	default:
 		return fmt.Errorf("config of resource type %d", r.Type)
 	}
 	return nil
+}
+
+func setNamed(all map[string]map[string]string, r *ConfigRecord) {
+	one := maps.Clone(all[r.Name])
+	if one == nil {
+		one = make(map[string]string)
+	}
+	setOrDelete(one, r)
+	if all[r.Name] = one; len(one) == 0 {
+		delete(all, r.Name)
+	}
 }
 
 func setOrDelete(m map[string]string, r *ConfigRecord) {
@@ -201,6 +206,9 @@ func (im *Image) Records() []Record {
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.BrokerConfigs)) {
 		rs = appendConfigs(rs, ResourceBroker, name, im.BrokerConfigs[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(im.GroupConfigs)) {
+		rs = appendConfigs(rs, ResourceGroup, name, im.GroupConfigs[name])
 	}
 	rs = im.appendQuotas(rs)
 	if im.NextProducerID > 0 {

@@ -46,7 +46,7 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 				return fmt.Errorf("%w: Error due to duplicate config keys: %s", ErrInvalidRequest, ch.Key)
 			}
 		}
-		if err := p.env.Configs.Apply(after, a.Type == ResourceBroker, ch.Op, ch.Key, ch.Value); err != nil {
+		if err := p.env.Configs.Apply(after, a.Type.configKind(), ch.Op, ch.Key, ch.Value); err != nil {
 			return err
 		}
 	}
@@ -61,6 +61,16 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 		return missing
 	}
 	return p.add(configChanges(a, before, after)...)
+}
+
+func (t ResourceType) configKind() config.Kind {
+	switch t {
+	case ResourceBroker:
+		return config.BrokerKind
+	case ResourceGroup:
+		return config.GroupKind
+	}
+	return config.TopicKind
 }
 
 // configsOf are the dynamic configs that a resource has now.
@@ -89,6 +99,11 @@ func (p *proposal) configsOf(typ ResourceType, name string) (map[string]string, 
 			}
 		}
 		return p.editor.next.BrokerConfigs[name], nil
+	case ResourceGroup:
+		if name == "" {
+			return nil, fmt.Errorf("%w: Default group resources are not allowed.", ErrInvalidRequest) //nolint:staticcheck // Kafka's text
+		}
+		return p.editor.next.GroupConfigs[name], nil
 	}
 	return nil, fmt.Errorf("%w: resource type %d has no configs here", ErrInvalidRequest, typ)
 }
@@ -96,6 +111,9 @@ func (p *proposal) configsOf(typ ResourceType, name string) (map[string]string, 
 func (p *proposal) checkConfigs(a *ConfigAlteration, before, after map[string]string) error {
 	if a.Type == ResourceTopic {
 		return p.env.Configs.ValidateTopicChange(before, after, p.dynamic())
+	}
+	if a.Type == ResourceGroup {
+		return p.env.Configs.ValidateGroup(after, p.dynamic())
 	}
 	if err := p.env.Configs.ValidateBroker(after, a.Name == ""); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidRequest, err) // as Kafka has it for brokers

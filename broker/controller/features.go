@@ -24,6 +24,7 @@ const (
 
 // features are those that are really served, in order of name.
 var features = []Feature{
+	{Name: "group.version", Min: 0, Max: 1, Initial: 1},                             // KIP-848
 	{Name: metadataVersion, Min: 7, Max: MetadataVersion, Initial: MetadataVersion}, // from Kafka 3.3-IV3 on
 	{Name: "transaction.version", Min: 0, Max: 2, Initial: 2},                       // KIP-890
 }

@@ -25,6 +25,8 @@ type Image struct {
 	Brokers map[int32]*Broker
 	// BrokerConfigs are the dynamic broker configs by node id in decimal; "" holds the cluster-wide defaults.
 	BrokerConfigs map[string]map[string]string
+	// GroupConfigs are the configs that groups have of their own, by group id.
+	GroupConfigs map[string]map[string]string
 	// Features are the finalized feature levels by name.
 	Features map[string]int16
 	// Quotas are the client quotas: by entity, the values by quota key.
@@ -238,7 +240,7 @@ type imageEditor struct {
 	twins  shardEditor[string, string]
 	owned  map[*Topic]bool // topics made by this editor, which it may change in place
 
-	ownBrokers, ownConfigs, ownFeatures, ownPending, ownQuotas bool
+	ownBrokers, ownConfigs, ownGroups, ownFeatures, ownPending, ownQuotas bool
 }
 
 func (im *Image) edit() *imageEditor {

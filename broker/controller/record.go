@@ -96,7 +96,7 @@ type RemoveTopicRecord struct {
 // BucketDeletedRecord ends a pending delete.
 type BucketDeletedRecord struct{ TopicID kafka.UUID }
 
-// ConfigRecord sets or (with Delete) removes one config of a topic or a broker.
+// ConfigRecord sets or (with Delete) removes one config of a topic, a broker or a group.
 type ConfigRecord struct {
 	Type   ResourceType
 	Name   string

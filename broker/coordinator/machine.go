@@ -32,6 +32,9 @@ type Reply struct {
 type Effects struct {
 	Replies []Reply
 	Writes  []Write
+	// Reload says that the machine is not what is in the log any more: what waits is answered with ErrUnavailable, and the
+	// partition is loaded again.
+	Reload bool
 }
 
 // Common is the part of a machine's effects that the runtime sees to.

@@ -172,7 +172,17 @@ func (sh *Shard[M, E, F]) take(f F) {
 	if sh.r.spec.Act != nil {
 		sh.r.spec.Act(sh, f)
 	}
+	if eff.Reload {
+		sh.reload()
+		return
+	}
 	sh.setAlarm()
+}
+
+// reload forgets the machine and asks for another load. mu is held.
+func (sh *Shard[M, E, F]) reload() {
+	sh.drop(ErrUnavailable)
+	sh.retry()
 }
 
 // setAlarm looks when the machine wants its tick. mu is held.
@@ -304,13 +314,15 @@ func (sh *Shard[M, E, F]) written(m M, writes []Write, err error) {
 	case !errors.Is(err, ErrNotWritten):
 		sh.r.env.Log.Error(fmt.Sprintf("appending to the topic of %s failed; they are loaded again", sh.r.spec.Name),
 			slog.Int("partition", int(sh.partition)), slog.Any("err", err))
-		sh.drop(ErrUnavailable)
-		sh.retry()
+		sh.reload()
 		return
 	case !errors.Is(err, ErrRecordTooLarge) && !errors.Is(err, ErrProducerFenced):
 		err = errors.Join(ErrUnavailable, err)
 	}
 	for _, w := range writes {
+		if sh.machine != m {
+			return // an earlier one of them made it load again
+		}
 		sh.take(m.Step(sh.r.env.Now(), sh.r.spec.Written(w.ID, err)))
 	}
 }

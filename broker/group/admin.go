@@ -7,6 +7,34 @@ import (
 	"github.com/varvehq/varve/broker/coordinator"
 )
 
+// FetchMember is who fetches offsets of a group of the consumer protocol; its zero value with a negative epoch is nobody.
+type FetchMember struct {
+	ID    string
+	Epoch int32
+}
+
+// CheckFetch tells whether a member may fetch the offsets of its group.
+func (m *Manager) CheckFetch(group string, by FetchMember) error {
+	if by.ID == "" && by.Epoch < 0 {
+		return nil
+	}
+	var refused error
+	if err := m.Read(group, func(c *Coordinator) { refused = c.CheckFetch(group, by.ID, by.Epoch) }); err != nil {
+		return err
+	}
+	return refused
+}
+
+// DescribeConsumer tells a group of the consumer protocol, as it is durable. Another is ErrGroupNotFound.
+func (m *Manager) DescribeConsumer(ctx context.Context, group string) (ConsumerDescription, error) {
+	var d ConsumerDescription
+	var found error
+	if err := m.read(ctx, group, true, func(c *Coordinator) { d, found = c.DescribeConsumer(group) }); err != nil {
+		return d, err
+	}
+	return d, found
+}
+
 // Offsets fetches committed offsets of a group: one answer per item, with ok=false where there is none. With stable set it
 // first waits for the commits under way.
 func (m *Manager) Offsets(ctx context.Context, group string, items []FetchItem, stable bool) ([]Offset, []bool, error) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/varvehq/varve/broker/group/assignor"
 )
 
 // Config holds the coordinator's settings; the comments give Kafka's names.
@@ -22,8 +24,29 @@ type Config struct {
 	// OffsetsRetention is how long offsets outlive the last member (offsets.retention.minutes), and
 	// RetentionCheckInterval how often that is looked at (offsets.retention.check.interval.ms).
 	OffsetsRetention, RetentionCheckInterval time.Duration
+	// Consumer is for groups of the consumer protocol.
+	Consumer ConsumerConfig
 	// MaxBatchBytes is the largest batch written to __consumer_offsets, at most its max.message.bytes.
 	MaxBatchBytes int
+}
+
+// ConsumerConfig holds the settings of groups of the consumer protocol (group.consumer.*).
+type ConsumerConfig struct {
+	// SessionTimeout is when a silent member is given up, and HeartbeatInterval how often members are to be heard.
+	SessionTimeout, HeartbeatInterval time.Duration
+	// The bounds of what groups may set for themselves.
+	MinSessionTimeout, MaxSessionTimeout, MinHeartbeatInterval, MaxHeartbeatInterval time.Duration
+	// MaxSize is the largest number of members.
+	MaxSize int
+	// Assignors are those that members may choose, the default first.
+	Assignors []string
+	// Groups are the settings that groups have of their own; 0 is none.
+	Groups map[string]ConsumerOverrides
+}
+
+// ConsumerOverrides are the settings that one group has.
+type ConsumerOverrides struct {
+	SessionTimeout, HeartbeatInterval time.Duration
 }
 
 // DefaultConfig has Kafka's defaults.
@@ -38,6 +61,11 @@ func DefaultConfig() Config {
 		OffsetsRetention:       7 * 24 * time.Hour,
 		RetentionCheckInterval: 10 * time.Minute,
 		MaxBatchBytes:          1 << 20,
+		Consumer: ConsumerConfig{
+			SessionTimeout: 45 * time.Second, MinSessionTimeout: 45 * time.Second, MaxSessionTimeout: time.Minute,
+			HeartbeatInterval: 5 * time.Second, MinHeartbeatInterval: 5 * time.Second, MaxHeartbeatInterval: 15 * time.Second,
+			MaxSize: 1<<31 - 1, Assignors: []string{"uniform", "range"},
+		},
 	}
 }
 
@@ -58,5 +86,15 @@ func (c Config) Validate() error {
 	bad(c.OffsetsRetention > 0, "OffsetsRetention", "is not positive")
 	bad(c.RetentionCheckInterval > 0, "RetentionCheckInterval", "is not positive")
 	bad(c.MaxBatchBytes >= 1024, "MaxBatchBytes", "is below 1024")
+	cc := &c.Consumer
+	bad(cc.SessionTimeout > 0, "Consumer.SessionTimeout", "is not positive")
+	bad(cc.HeartbeatInterval > 0, "Consumer.HeartbeatInterval", "is not positive")
+	bad(cc.MaxSessionTimeout >= cc.MinSessionTimeout, "Consumer.MaxSessionTimeout", "is below MinSessionTimeout")
+	bad(cc.MaxHeartbeatInterval >= cc.MinHeartbeatInterval, "Consumer.MaxHeartbeatInterval", "is below MinHeartbeatInterval")
+	bad(cc.MaxSize > 0, "Consumer.MaxSize", "is not positive")
+	bad(len(cc.Assignors) > 0, "Consumer.Assignors", "is empty")
+	for _, a := range cc.Assignors {
+		bad(assignor.ByName[a] != nil, "Consumer.Assignors", fmt.Sprintf("has %q, which there is not", a))
+	}
 	return errors.Join(errs...)
 }

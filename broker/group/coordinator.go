@@ -93,7 +93,17 @@ type (
 	}
 	// Tick lets timers fire.
 	Tick struct{}
+	// ConsumerHeartbeat is answered, with a ConsumerHeartbeatResponse, when what it changes is durable.
+	ConsumerHeartbeat struct {
+		To any
+		ConsumerHeartbeatRequest
+	}
+	// TopicsChanged tells what topics there are.
+	TopicsChanged struct{ Topics Topics }
 )
+
+func (ConsumerHeartbeat) event() {}
+func (TopicsChanged) event()     {}
 
 func (Join) event()          {}
 func (Sync) event()          {}
@@ -120,6 +130,7 @@ type Coordinator struct {
 	nextWrite uint64
 	pending   map[uint64]func(error)
 	closed    error
+	topics    Topics
 	// inTxn has the groups with offsets in a producer's undecided transaction.
 	inTxn map[int64][]string
 
@@ -131,7 +142,7 @@ type Coordinator struct {
 // NewCoordinator returns a coordinator of no groups. memberID makes a member id that nobody else has, beginning with
 // prefix.
 func NewCoordinator(cfg *Config, now time.Time, memberID func(prefix string) string) *Coordinator {
-	c := &Coordinator{cfg: cfg, memberID: memberID, groups: map[string]*group{}, pending: map[uint64]func(error){}, inTxn: map[int64][]string{}, now: now}
+	c := &Coordinator{cfg: cfg, memberID: memberID, groups: map[string]*group{}, pending: map[uint64]func(error){}, inTxn: map[int64][]string{}, now: now, topics: noTopics{}}
 	c.startRetention()
 	return c
 }
@@ -170,6 +181,10 @@ func (c *Coordinator) Step(now time.Time, e Event) Effects {
 			delete(c.pending, e.ID)
 			done(e.Err)
 		}
+	case ConsumerHeartbeat:
+		c.onConsumerHeartbeat(e)
+	case TopicsChanged:
+		c.onTopicsChanged(e)
 	case Disconnected:
 		if g := c.groups[e.Group]; g != nil {
 			g.disconnected(e.To)

@@ -1,5 +1,6 @@
-// Package group is the classic consumer group coordinator: membership, rebalances and committed offsets (KIP-62, 134,
-// 211, 345, 394, 429, 709, 800, 814).
+// Package group is the consumer group coordinator: membership, rebalances and committed offsets, for groups of the classic
+// protocol (KIP-62, 134, 211, 345, 394, 429, 709, 800, 814) and of the consumer protocol, whose assignment the coordinator
+// computes (KIP-848; assignor has the algorithms).
 //
 // It owns the state of every group whose partition of __consumer_offsets this node leads, and the meaning of that topic's
 // records, which have Kafka's own schemas. It promises:
@@ -25,6 +26,14 @@
 //
 // and is Dead from the moment its deletion is being written.
 //
+// A group of the consumer protocol has epochs instead of generations. A change of a subscription or a topic begins a group
+// epoch, for which the target assignment is made; each member goes from its own epoch to that of the target:
+//
+//	Stable ──target changed──▶ UnrevokedPartitions ──member gave them up──▶ UnreleasedPartitions ──others gave them up──▶ Stable
+//
+// leaving out what does not apply. A partition has one owner at any time: it is not given to a member before the one that has it
+// said that it does not. A member that is silent for its session, or gives nothing up within its rebalance timeout, is out.
+//
 // The records of __consumer_offsets, big-endian, strings with an int16 length (-1 is null), bytes and arrays with an int32
 // length; a null value deletes the key:
 //
@@ -35,7 +44,13 @@
 //	value  int16 3 | protocol type string | generation int32 | protocol string? | leader string? | state since int64 |
 //	       members: id string | instance id string? | client id string | client host string | rebalance timeout int32 |
 //	       session timeout int32 | subscription bytes | assignment bytes
+//	key    int16 3 | group string                          the group's epoch, and a hash of its topics (tag 0)
+//	key    int16 5 | group string | member string          a member's subscription
+//	key    int16 6 | group string                          the epoch of the target assignment
+//	key    int16 7 | group string | member string          a member's target
+//	key    int16 8 | group string | member string          a member's epoch and state, what it has and has to give up
+//	key    int16 16 | group string | expression string     the topics of a regular expression
 //
-// Versions 0 to 4 of the values are read. Records of other kinds are passed over, and transactional ones count from their
+// The values of 3 to 16 are flexible, in version 0. Versions 0 to 4 of the values of 1 and 2 are read. Records of other kinds are passed over, and transactional ones count from their
 // commit marker on.
 package group

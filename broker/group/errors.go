@@ -1,6 +1,9 @@
 package group
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What a request may be refused for.
 var (
@@ -24,8 +27,23 @@ var (
 	ErrInvalidSessionTimeout = errors.New("the session timeout is outside the broker's bounds")
 	// ErrMetadataTooLarge marks commit metadata over offset.metadata.max.bytes.
 	ErrMetadataTooLarge = errors.New("the commit's metadata is too large")
+	// ErrFencedEpoch marks a member epoch that is not the member's: it has to join anew.
+	ErrFencedEpoch = errors.New("the member epoch is not the member's")
+	// ErrStaleEpoch marks a commit or fetch of offsets with another member epoch than the member's; the client tries again with the
+	// epoch of its next heartbeat.
+	ErrStaleEpoch = errors.New("the member epoch is stale")
+	// ErrUnreleasedInstance marks an instance id whose member has not left.
+	ErrUnreleasedInstance = errors.New("another member has the instance id")
+	// ErrUnsupportedAssignor marks an assignor that the broker does not offer.
+	ErrUnsupportedAssignor = errors.New("the assignor is not offered")
+	// ErrInvalidRegex marks a regular expression that is none.
+	ErrInvalidRegex = errors.New("invalid regular expression")
+	// ErrOldCommit marks a commit in a version that knows no member epochs.
+	ErrOldCommit = errors.New("the consumer group protocol needs OffsetCommit in version 9 or later")
 	// ErrGroupNotFound marks a group that does not exist.
 	ErrGroupNotFound = errors.New("the group does not exist")
+	// ErrNotClassic marks a group of the consumer protocol where a classic one is asked for. It is of class ErrGroupNotFound.
+	ErrNotClassic = fmt.Errorf("%w: it is not a classic group", ErrGroupNotFound)
 	// ErrNotEmpty marks a group that has members.
 	ErrNotEmpty = errors.New("the group has members")
 	// ErrSubscribed marks an offset of a topic that the group's members are subscribed to.

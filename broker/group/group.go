@@ -5,6 +5,10 @@ type group struct {
 	c  *Coordinator
 	id string
 
+	// consumer is the state of a group of the consumer protocol. What follows of members and generations is then that of an
+	// empty classic group.
+	consumer *consumerGroup
+
 	state State
 	// fromEmpty says that the rebalance that is being prepared is the group's first, which may be delayed.
 	fromEmpty bool
@@ -78,7 +82,7 @@ func (g *group) note(n Note) {
 
 // vacant reports whether forgetting the group loses nothing.
 func (g *group) vacant() bool {
-	return g.state == Empty && !g.persisted && g.writes == 0 && len(g.members) == 0 && len(g.pendingJoin) == 0 && len(g.offsets) == 0 &&
+	return g.consumer == nil && g.state == Empty && !g.persisted && g.writes == 0 && len(g.members) == 0 && len(g.pendingJoin) == 0 && len(g.offsets) == 0 &&
 		len(g.pending) == 0
 }
 

@@ -24,7 +24,14 @@ func (c *Coordinator) onJoin(e Join) {
 	}
 	e.Protocols = uniqueProtocols(e.Protocols)
 	g := c.open(e.Group)
+	if g.consumer != nil && g.state != Dead && len(g.consumer.members) == 0 {
+		records := g.consumer.tombstones()
+		g.beClassic()
+		g.write(records, func(err error) { c.eff.Reload = c.eff.Reload || err != nil })
+	}
 	switch {
+	case g.consumer != nil && g.state != Dead:
+		refuse(ErrInconsistentProtocol)
 	case g.state == Dead:
 		refuse(coordinator.ErrUnavailable)
 	case !g.accepts(e.MemberID):

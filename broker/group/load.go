@@ -93,6 +93,14 @@ func (l *Loader) Coordinator(cfg *Config, now time.Time, memberID func(prefix st
 			return nil, Effects{}, err
 		case d.kind == groupRecord:
 			c.open(d.group).restore(d.meta)
+		case d.kind == consumerRecord:
+			if d.change != nil {
+				g := c.open(d.group)
+				if g.consumer == nil {
+					g.consumer = newConsumerGroup(g)
+				}
+				d.change.apply(g.consumer)
+			}
 		default:
 			c.open(d.group).setOffset(d.tp, d.offset)
 		}
@@ -101,6 +109,9 @@ func (l *Loader) Coordinator(cfg *Config, now time.Time, memberID func(prefix st
 		return nil, Effects{}, err
 	}
 	for _, g := range c.sorted() {
+		if g.consumer != nil {
+			g.consumer.restored()
+		}
 		if g.state == Stable && len(g.members) > cfg.MaxSize {
 			g.because("rebalancing: the group is over its maximum size", "", "")
 			g.prepareRebalance() // who is last to join again is turned away

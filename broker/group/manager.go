@@ -18,7 +18,9 @@ type Env struct {
 	OffsetsLog coordinator.Log
 	// TopicID tells the id of the topic that has a name now, or false where there is none. When a partition is loaded, the
 	// offsets of topics that were deleted meanwhile are dropped by it. nil means that all are kept.
-	TopicID  func(name string) (kafka.UUID, bool)
+	TopicID func(name string) (kafka.UUID, bool)
+	// Topics is what topics there are now. nil means none.
+	Topics   func() Topics
 	Now      func() time.Time           // nil means time.Now; timers go by package time
 	MemberID func(prefix string) string // nil means prefix, a dash and a random UUID
 	Log      *slog.Logger               // nil means none
@@ -77,8 +79,11 @@ func (m *Manager) loader() (func([]byte) error, func(time.Time) (*Coordinator, E
 	}
 }
 
-// loaded drops the offsets of topics that went while nobody looked.
+// loaded tells a coordinator of the topics, and drops the offsets of those that went while nobody looked.
 func (m *Manager) loaded(now time.Time, c *Coordinator) Effects {
+	if m.env.Topics != nil {
+		c.Step(now, TopicsChanged{m.env.Topics()})
+	}
 	gone := c.goneTopics(m.env.TopicID)
 	if len(gone) == 0 {
 		return Effects{}
@@ -179,4 +184,20 @@ func (m *Manager) OffsetCommit(r CommitRequest) *Pending[CommitResponse] {
 // OffsetDelete drops offsets.
 func (m *Manager) OffsetDelete(r OffsetDeleteRequest) *Pending[CommitResponse] {
 	return ask(m, r.Group, func(to any) Event { return OffsetDelete{to, r} }, func(err error) CommitResponse { return CommitResponse{Err: err} })
+}
+
+// ConsumerHeartbeat joins, keeps or ends a membership of the consumer protocol.
+func (m *Manager) ConsumerHeartbeat(r ConsumerHeartbeatRequest) *Pending[ConsumerHeartbeatResponse] {
+	if r.Group == "" {
+		return coordinator.Answered(ConsumerHeartbeatResponse{Err: ErrInvalidGroupID})
+	}
+	return ask(m, r.Group, func(to any) Event { return ConsumerHeartbeat{to, r} },
+		func(err error) ConsumerHeartbeatResponse { return ConsumerHeartbeatResponse{Err: err} })
+}
+
+// TopicsChanged tells the groups of the consumer protocol that topics have changed.
+func (m *Manager) TopicsChanged(t Topics) {
+	for _, sh := range m.Shards() {
+		_ = sh.Step(TopicsChanged{t}) // a partition that is not loaded is told when it is
+	}
 }

@@ -73,6 +73,11 @@ func (c *Coordinator) committer(r CommitRequest) (*group, error) {
 	switch {
 	case g.state == Dead:
 		return nil, coordinator.ErrUnavailable
+	case g.consumer != nil:
+		if err := g.consumer.checkCommit(r); err != nil {
+			return nil, err
+		}
+		return g, nil
 	case r.Generation < 0 && g.state == Empty:
 		return g, nil // a consumer without group management, or an administrator
 	case r.Generation < 0 && r.MemberID == "" && r.InstanceID == nil:
@@ -168,6 +173,9 @@ func (g *group) topics() []string {
 
 // subscribedTo reports whether the members are, or for all that is known may be, subscribed to a topic.
 func (g *group) subscribedTo(topic string) bool {
+	if g.consumer != nil {
+		return g.consumer.subscribedTo(topic)
+	}
 	if g.subscribed == nil {
 		return g.protocolType == consumerProtocol
 	}
@@ -226,7 +234,7 @@ func (c *Coordinator) onDelete(e Delete) {
 		c.reply(e.To, c.closed)
 	case g == nil || g.state == Dead:
 		c.reply(e.To, ErrGroupNotFound)
-	case g.state != Empty:
+	case g.state != Empty || g.consumer != nil && len(g.consumer.members) > 0:
 		c.reply(e.To, ErrNotEmpty)
 	default:
 		g.delete(func(err error) { c.reply(e.To, err) })
@@ -248,7 +256,11 @@ func (g *group) delete(done func(error)) {
 		}
 	}
 	g.state = Dead
-	g.changeOffsets(changes, []Record{{Key: groupKey(g.id)}}, func(err error) {
+	end := []Record{{Key: groupKey(g.id)}}
+	if g.consumer != nil {
+		end = g.consumer.tombstones()
+	}
+	g.changeOffsets(changes, end, func(err error) {
 		if err != nil {
 			g.state = Empty
 		} else {
@@ -375,7 +387,7 @@ func (g *group) expireOffsets() {
 		}
 	}
 	switch {
-	case all && g.state == Empty && len(g.committing) == 0 && len(g.pendingJoin) == 0 && len(g.pending) == 0:
+	case all && g.state == Empty && (g.consumer == nil || len(g.consumer.members) == 0) && len(g.committing) == 0 && len(g.pendingJoin) == 0 && len(g.pending) == 0:
 		g.delete(nil)
 	case len(changes) > 0:
 		g.changeOffsets(changes, nil, nil)
@@ -387,9 +399,10 @@ func (g *group) expireOffsets() {
 func (g *group) expired(topic string, o Offset) bool {
 	base := o.CommitTime
 	switch {
-	case g.protocolType == "":
+	case g.protocolType == "" && g.consumer == nil:
 	case g.subscribedTo(topic):
 		return false
+	case g.consumer != nil:
 	case g.state == Empty:
 		if g.stateSince >= 0 {
 			base = g.stateSince

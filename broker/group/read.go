@@ -6,7 +6,13 @@ import "slices"
 func (c *Coordinator) List(keep func(Listed) bool) []Listed {
 	var out []Listed
 	for _, g := range c.groups {
-		l := Listed{Group: g.id, ProtocolType: g.protocolType, State: g.state}
+		l := Listed{Group: g.id, ProtocolType: g.protocolType, State: g.state.String()}
+		if g.consumer != nil {
+			l.Consumer, l.ProtocolType = true, consumerProtocol
+			if g.state != Dead {
+				l.State = g.consumer.state()
+			}
+		}
 		if keep == nil || keep(l) {
 			out = append(out, l)
 		}
@@ -28,6 +34,9 @@ func (c *Coordinator) Describe(id string) (Description, error) {
 	g := c.groups[id]
 	if g == nil {
 		return Description{Group: id, State: Dead}, ErrGroupNotFound
+	}
+	if g.consumer != nil {
+		return Description{Group: id, State: Dead}, ErrNotClassic
 	}
 	d := Description{
 		Group: id, State: g.state, ProtocolType: g.protocolType, Generation: g.generation,

@@ -69,9 +69,10 @@ func (g *group) metadataValue(assignments map[string][]byte) []byte {
 type recordKind int8
 
 const (
-	otherRecord  recordKind = iota // of a kind that this version does not know
-	offsetRecord                   // a committed offset
-	groupRecord                    // a group's metadata
+	otherRecord    recordKind = iota // of a kind that this version does not know
+	offsetRecord                     // a committed offset
+	groupRecord                      // a group's metadata
+	consumerRecord                   // of a group of the consumer protocol
 )
 
 // keyKind tells what a record with this key is.
@@ -84,6 +85,9 @@ func keyKind(key []byte) recordKind {
 		return offsetRecord
 	case groupKeyVersion:
 		return groupRecord
+	case consumerGroupKey, consumerTopicsKey, consumerMemberKey, consumerTargetKey, consumerTargetMember, consumerCurrentMember,
+		consumerRegexKey:
+		return consumerRecord
 	}
 	return otherRecord
 }
@@ -95,6 +99,7 @@ type decoded struct {
 	tp     topicPartition
 	offset *Offset                  // nil for a tombstone
 	meta   *kmsg.GroupMetadataValue // nil for a tombstone
+	change change                   // nil for a tombstone, and for what means nothing any more
 }
 
 // decodeRecord reads one record. Records of other kinds are told as such; those of known kinds that do not decode are
@@ -113,6 +118,10 @@ func decodeRecord(key, value []byte) (d decoded, err error) {
 		err = decodeOffset(&d, key, value)
 	case groupRecord:
 		err = decodeGroup(&d, key, value)
+	case consumerRecord:
+		if value != nil {
+			d.group, d.change, err = decodeConsumer(key, value)
+		}
 	}
 	if err != nil {
 		return decoded{}, fmt.Errorf("%w: %w", ErrCorrupt, err)

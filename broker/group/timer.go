@@ -9,12 +9,14 @@ import (
 type timerKind int8
 
 const (
-	timerSession   timerKind = iota // a member has to heartbeat
-	timerPending                    // a member that was told its id has to join with it
-	timerRebalance                  // members have to rejoin
-	timerInitial                    // a group's first rebalance goes on
-	timerSync                       // members have to sync
-	timerRetention                  // offsets are looked through for expired ones
+	timerSession         timerKind = iota // a member has to heartbeat
+	timerPending                          // a member that was told its id has to join with it
+	timerRebalance                        // members have to rejoin
+	timerInitial                          // a group's first rebalance goes on
+	timerSync                             // members have to sync
+	timerConsumerSession                  // a member of the consumer protocol has to heartbeat
+	timerRevocation                       // a member has to give up partitions
+	timerRetention                        // offsets are looked through for expired ones
 )
 
 // timer is one deadline. It is in the heap of its Coordinator until it fires or is stopped.
@@ -23,7 +25,7 @@ type timer struct {
 	index  int
 	kind   timerKind
 	group  *group
-	member string // timerSession, timerPending
+	member string // of the timers of a member
 }
 
 type timerHeap []*timer
@@ -97,6 +99,14 @@ func (g *group) fire(t *timer) {
 	case timerInitial:
 		g.joinTimer = nil
 		g.initialTimer()
+	case timerConsumerSession:
+		if g.consumer != nil {
+			g.consumer.sessionTimer(t)
+		}
+	case timerRevocation:
+		if g.consumer != nil {
+			g.consumer.revocationTimer(t)
+		}
 	case timerSync:
 		g.syncTimer = nil
 		g.expireSync()

@@ -92,6 +92,11 @@ func (c *Coordinator) txnCommitter(r CommitRequest) (*group, error) {
 		return nil, ErrIllegalGeneration
 	case g.state == Dead:
 		return nil, coordinator.ErrUnavailable
+	case g.consumer != nil:
+		if err := g.consumer.checkTxnCommit(r); err != nil {
+			return nil, err
+		}
+		return g, nil
 	case r.Generation < 0 && (g.state == Empty || r.MemberID == "" && r.InstanceID == nil):
 		return g, nil // a client from before KIP-447, or one without group management
 	}

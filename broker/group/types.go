@@ -188,7 +188,8 @@ type DeletedTopic struct {
 type Listed struct {
 	Group        string
 	ProtocolType string
-	State        State
+	State        string
+	Consumer     bool // it is of the consumer protocol
 }
 
 // Description tells a group with its members. Member metadata and Protocol are there only while the group is stable, and the

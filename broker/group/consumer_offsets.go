@@ -1,0 +1,57 @@
+package group
+
+import (
+	"fmt"
+
+	"github.com/varvehq/varve/broker/coordinator"
+)
+
+// checkCommit tells whether a commit is of a member in its epoch, or of nobody in a group without members.
+func (cg *consumerGroup) checkCommit(r CommitRequest) error {
+	if r.Generation < 0 && len(cg.members) == 0 {
+		return nil
+	}
+	m := cg.members[r.MemberID]
+	switch {
+	case m == nil:
+		return ErrUnknownMember
+	case !r.NotFoundError:
+		return ErrOldCommit
+	case r.Generation != m.epoch:
+		return fmt.Errorf("%w: The member epoch %d does not match the expected %d", ErrStaleEpoch, r.Generation, m.epoch)
+	}
+	return nil
+}
+
+// checkTxnCommit is checkCommit for a transaction, whose producer knows no member epochs: one that is stale is a generation that
+// is over.
+func (cg *consumerGroup) checkTxnCommit(r CommitRequest) error {
+	if r.Generation < 0 && (len(cg.members) == 0 || r.MemberID == "" && r.InstanceID == nil) {
+		return nil
+	}
+	switch m := cg.members[r.MemberID]; {
+	case m == nil:
+		return ErrUnknownMember
+	case r.Generation != m.epoch:
+		return ErrIllegalGeneration
+	}
+	return nil
+}
+
+// CheckFetch tells whether a member of a group may fetch its offsets: nil for those that name no membership, and in groups
+// without members of the consumer protocol.
+func (c *Coordinator) CheckFetch(id, member string, epoch int32) error {
+	g := c.groups[id]
+	if g == nil || g.consumer == nil || member == "" && epoch < 0 {
+		return nil
+	}
+	switch m := g.consumer.members[member]; {
+	case g.state == Dead:
+		return coordinator.ErrUnavailable
+	case m == nil:
+		return ErrUnknownMember
+	case epoch != m.epoch:
+		return fmt.Errorf("%w: The member epoch %d does not match the expected %d", ErrStaleEpoch, epoch, m.epoch)
+	}
+	return nil
+}
