@@ -51,7 +51,7 @@ func runKafka(ctx context.Context, o *options, res *results) (err error) {
 		}
 	}()
 	for _, start := range []starter{startVarve, startKafka} {
-		b, err := start(o, filepath.Join(o.work, fmt.Sprintf("load-%d", len(d.sides))))
+		b, err := start(o, filepath.Join(o.work, fmt.Sprintf("load-%d", len(d.sides))), nil)
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (d *duel) starts(ctx context.Context) error {
 }
 
 func (d *duel) start(ctx context.Context, start starter, dir string, settle, idle time.Duration) (s sample, err error) {
-	b, err := start(d.o, dir)
+	b, err := start(d.o, dir, nil)
 	if err != nil {
 		return s, err
 	}

@@ -35,7 +35,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.part, "part", "kafka", "kafka or debezium")
+	flag.StringVar(&o.part, "part", "kafka", "kafka, debezium or coordinators")
 	flag.IntVar(&o.rounds, "rounds", 5, "counted rounds")
 	flag.BoolVar(&o.quick, "quick", false, "short runs and little data, to try the harness")
 	flag.StringVar(&o.only, "only", "", "run the scenarios whose name contains this")
@@ -76,8 +76,10 @@ func run(ctx context.Context, o options) (err error) {
 		err = runKafka(ctx, &o, res)
 	case "debezium":
 		err = runDebezium(ctx, &o, res)
+	case "coordinators":
+		err = runCoordinators(ctx, &o, res)
 	default:
-		return fmt.Errorf("-part %q is neither kafka nor debezium", o.part)
+		return fmt.Errorf("-part %q is none of kafka, debezium and coordinators", o.part)
 	}
 	if len(res.Samples) == 0 {
 		return err
