@@ -37,6 +37,12 @@ func (b *broker) topicConfig(fsync bool) map[string]string {
 // Props are settings by Kafka's names.
 type starter func(o *options, dir string, props map[string]string) (*broker, error)
 
+// bothSides start with Varve.
+var bothSides = []struct {
+	name  string
+	start starter
+}{{"varve", startVarve}, {"kafka", startKafka}}
+
 func startVarve(o *options, dir string, props map[string]string) (*broker, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

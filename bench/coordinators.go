@@ -51,9 +51,12 @@ func runCoordinators(ctx context.Context, o *options, res *results) error {
 	}
 	res.Settings, res.marks = coordinatorSettings, coordinatorMarks
 	for round := 1; round <= o.rounds; round++ {
-		for i, start := range []starter{startVarve, startKafka} {
-			dir := filepath.Join(o.work, fmt.Sprintf("coordinators-%d-%d", i, round))
-			c := &crowd{o: o, res: res, round: round, start: start, dir: dir}
+		for _, side := range bothSides {
+			if !o.measures(side.name) {
+				continue
+			}
+			dir := filepath.Join(o.work, fmt.Sprintf("coordinators-%s-%d", side.name, round))
+			c := &crowd{o: o, res: res, round: round, start: side.start, dir: dir}
 			if err := c.run(ctx); err != nil {
 				return err
 			}
