@@ -20,7 +20,7 @@ const (
 )
 
 var coordinatorSettings = []string{
-	"One node each, started anew for every round, on loopback; settings and JVM flags of Kafka's own scripts (1 GB heap).",
+	"One node each, started anew for every figure, on loopback; settings and JVM flags of Kafka's own scripts (1 GB heap).",
 	"Both with group.initial.rebalance.delay.ms=1000 and a heartbeat interval of 500 ms in groups of the new protocol, so that the figures show the coordinator and not its timers.",
 	fmt.Sprintf("Groups: %d members, a connection each, join one topic of %d partitions at once; stable: every member has its part of one generation, and the parts are all partitions, none twice.",
 		groupMembers, groupPartitions),
@@ -55,13 +55,9 @@ func runCoordinators(ctx context.Context, o *options, res *results) error {
 			if !o.measures(side.name) {
 				continue
 			}
-			dir := filepath.Join(o.work, fmt.Sprintf("coordinators-%s-%d", side.name, round))
-			c := &crowd{o: o, res: res, round: round, start: side.start, dir: dir}
+			c := &crowd{o: o, res: res, round: round, side: side.name, start: side.start, dir: filepath.Join(o.work, side.name)}
 			if err := c.run(ctx); err != nil {
-				return err
-			}
-			if err := os.RemoveAll(dir); err != nil {
-				return err
+				return fmt.Errorf("%s: %w", side.name, err)
 			}
 		}
 	}
@@ -73,21 +69,15 @@ type crowd struct {
 	o     *options
 	res   *results
 	round int
+	side  string
 	start starter
 	dir   string
 	b     *broker
 }
 
-func (c *crowd) run(ctx context.Context) (err error) {
-	if err := c.open(ctx); err != nil {
-		return err
-	}
-	defer func() {
-		if c.b != nil {
-			err = errors.Join(err, c.b.proc.stop())
-		}
-	}()
-	steps := []struct {
+// run measures each scenario on a broker of its own, so that what one leaves in memory is not in the figures of the next.
+func (c *crowd) run(ctx context.Context) error {
+	for _, s := range []struct {
 		name string
 		run  func(context.Context) (map[string]float64, error)
 	}{
@@ -96,21 +86,36 @@ func (c *crowd) run(ctx context.Context) (err error) {
 		{"consumer group", c.consumerGroup},
 		{"partitions", c.partitions},
 		{"restart", c.restart},
-	}
-	for _, s := range steps {
+	} {
 		if !c.o.selected(s.name) {
 			continue
 		}
-		values, err := s.run(ctx)
+		values, err := c.fresh(ctx, s.run)
 		if err != nil {
-			return fmt.Errorf("%s, %s, round %d: %w", s.name, c.b.name, c.round, err)
+			return fmt.Errorf("%s, round %d: %w", s.name, c.round, err)
 		}
-		c.res.add(sample{Scenario: s.name, Side: c.b.name, Round: c.round, Values: values})
-		fmt.Fprintf(os.Stderr, "%d/%d %-16s %-6s %v\n", c.round, c.o.rounds, s.name, c.b.name, values)
+		c.res.add(sample{Scenario: s.name, Side: c.side, Round: c.round, Values: values})
+		fmt.Fprintf(os.Stderr, "%d/%d %-16s %-6s %v\n", c.round, c.o.rounds, s.name, c.side, values)
 	}
 	return nil
 }
 
+// fresh runs f with a new broker.
+func (c *crowd) fresh(ctx context.Context, f func(context.Context) (map[string]float64, error)) (_ map[string]float64, err error) {
+	defer func() {
+		if c.b != nil {
+			err = errors.Join(err, c.b.proc.stop())
+		}
+		c.b = nil
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}()
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	return f(ctx)
+}
+
+// open starts the broker on what is in its folder.
 func (c *crowd) open(ctx context.Context) error {
 	b, err := c.start(c.o, c.dir, coordinatorProps)
 	if err != nil {

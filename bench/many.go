@@ -21,7 +21,7 @@ func (c *crowd) connections(ctx context.Context) (map[string]float64, error) {
 	clients := make([]*client, manyConnections)
 	began := time.Now()
 	err = all(manyConnections, func(i int) error {
-		cl, err := dial(c.b.addr)
+		cl, err := dialSized(c.b.addr, 1<<10)
 		if err == nil {
 			clients[i] = cl
 			_, err = cl.call(kmsg.NewPtrApiVersionsRequest(), 2)
@@ -63,27 +63,30 @@ func (c *crowd) partitions(ctx context.Context) (map[string]float64, error) {
 	}
 	defer cl.close()
 	began := time.Now()
+	if err := c.createMany(ctx, cl); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	after, err := c.settled(ctx)
+	return map[string]float64{
+		"created after, s":           took.Seconds(),
+		"RSS per idle partition, kB": perUnit(before, after, manyPartitions),
+	}, err
+}
+
+func (c *crowd) createMany(ctx context.Context, cl *client) error {
 	for i := range partitionTopics {
 		if err := cl.createTopic(fmt.Sprintf("many-%d", i), manyPartitions/partitionTopics, nil); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	err = c.b.proc.await(ctx, 5*time.Minute, 20*time.Millisecond, "leaders of all partitions", func() error {
+	return c.b.proc.await(ctx, 5*time.Minute, 20*time.Millisecond, "leaders of all partitions", func() error {
 		led, err := cl.led()
 		if err == nil && led < manyPartitions {
 			err = fmt.Errorf("%d of %d partitions have a leader", led, manyPartitions)
 		}
 		return err
 	})
-	took := time.Since(began)
-	if err != nil {
-		return nil, err
-	}
-	after, err := c.settled(ctx)
-	return map[string]float64{
-		"created after, s":           took.Seconds(),
-		"RSS per idle partition, kB": perUnit(before, after, manyPartitions),
-	}, err
 }
 
 // led counts the partitions of the many topics that have a leader.
@@ -114,6 +117,12 @@ func (c *client) led() (int, error) {
 func (c *crowd) restart(ctx context.Context) (map[string]float64, error) {
 	cl, err := dial(c.b.addr)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.createMany(ctx, cl); err != nil {
+		return nil, err
+	}
+	if err := c.coordinatorReady(ctx, cl, "many-0"); err != nil {
 		return nil, err
 	}
 	for i := range manyGroups {

@@ -37,7 +37,7 @@ func (c *crowd) group(ctx context.Context, topic string, join func(ctx context.C
 		}
 	}()
 	err = all(groupMembers, func(i int) (err error) {
-		clients[i], err = dial(c.b.addr)
+		clients[i], err = dialSized(c.b.addr, 4<<10)
 		return err
 	})
 	if err != nil {
@@ -64,11 +64,11 @@ func (c *crowd) group(ctx context.Context, topic string, join func(ctx context.C
 	}, err
 }
 
-// coordinatorReady asks until the group's coordinator is there: the first one makes its topic.
-func (c *crowd) coordinatorReady(ctx context.Context, cl *client, group string) error {
+// coordinatorReady asks until the coordinators are there: the first to ask has their topic made.
+func (c *crowd) coordinatorReady(ctx context.Context, cl *client, topic string) error {
 	return c.b.proc.await(ctx, time.Minute, 20*time.Millisecond, "the coordinator", func() error {
 		req := kmsg.NewPtrFindCoordinatorRequest()
-		req.CoordinatorKey = group
+		req.CoordinatorKey = topic
 		resp, err := cl.call(req, 2)
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (c *crowd) coordinatorReady(ctx context.Context, cl *client, group string) 
 		if err := kerr.ErrorForCode(resp.(*kmsg.FindCoordinatorResponse).ErrorCode); err != nil {
 			return err
 		}
-		return cl.commit("first-"+group, group, 0)
+		return cl.commit("first-"+topic, topic, 0)
 	})
 }
 
