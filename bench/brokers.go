@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -33,9 +34,16 @@ func (b *broker) topicConfig(fsync bool) map[string]string {
 }
 
 // starter starts one side on data of its own; a folder that does not exist is a first start.
-type starter func(o *options, dir string) (*broker, error)
+// Props are settings by Kafka's names.
+type starter func(o *options, dir string, props map[string]string) (*broker, error)
 
-func startVarve(o *options, dir string) (*broker, error) {
+// bothSides start with Varve.
+var bothSides = []struct {
+	name  string
+	start starter
+}{{"varve", startVarve}, {"kafka", startKafka}}
+
+func startVarve(o *options, dir string, props map[string]string) (*broker, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -47,8 +55,20 @@ func startVarve(o *options, dir string) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess("varve", filepath.Join(dir, "server.log"), nil, filepath.Join(o.root, "bin", "varve"), "server",
-		"--roles", "broker,controller", "--data-dir", filepath.Join(dir, "data"), "--listen", addr, "--admin-listen", admin)
+	args := []string{filepath.Join(o.root, "bin", "varve"), "server", "--roles", "broker,controller",
+		"--data-dir", filepath.Join(dir, "data"), "--listen", addr, "--admin-listen", admin}
+	if len(props) > 0 {
+		file := filepath.Join(dir, "varve.yaml")
+		conf, err := json.Marshal(map[string]any{"broker": map[string]any{"properties": props}}) // JSON is YAML
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, conf, 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--config", file)
+	}
+	p, err := startProcess("varve", filepath.Join(dir, "server.log"), nil, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +97,7 @@ const kafkaVersion = "4.4.0"
 
 // startKafka starts one Apache Kafka in KRaft mode, with its default settings but for what a single node needs, and for the
 // delay after which a deleted topic's files go, so that one scenario does not write back what the one before has left.
-func startKafka(o *options, dir string) (*broker, error) {
+func startKafka(o *options, dir string, extra map[string]string) (*broker, error) {
 	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -97,6 +117,9 @@ func startKafka(o *options, dir string) (*broker, error) {
 		"offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1", "transaction.state.log.min.isr=1",
 		"share.coordinator.state.topic.replication.factor=1", "share.coordinator.state.topic.min.isr=1",
 		"log.segment.delete.delay.ms=0",
+	}
+	for name, value := range extra {
+		props = append(props, name+"="+value)
 	}
 	if err := os.WriteFile(conf, []byte(strings.Join(props, "\n")+"\n"), 0o600); err != nil {
 		return nil, err

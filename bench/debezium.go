@@ -104,7 +104,7 @@ func (c *capture) open(ctx context.Context) (err error) {
 	if c.db, err = pgx.Connect(ctx, c.pg.URL()); err != nil {
 		return err
 	}
-	if c.kafka, err = startKafka(c.o, filepath.Join(c.o.work, "kafka")); err != nil {
+	if c.kafka, err = startKafka(c.o, filepath.Join(c.o.work, "kafka"), nil); err != nil {
 		return err
 	}
 	if _, err := c.kafka.ready(ctx); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -50,8 +49,8 @@ func runKafka(ctx context.Context, o *options, res *results) (err error) {
 			err = errors.Join(err, b.proc.stop())
 		}
 	}()
-	for _, start := range []starter{startVarve, startKafka} {
-		b, err := start(o, filepath.Join(o.work, fmt.Sprintf("load-%d", len(d.sides))))
+	for _, s := range bothSides {
+		b, err := s.start(o, filepath.Join(o.work, fmt.Sprintf("load-%d", len(d.sides))), nil)
 		if err != nil {
 			return err
 		}
@@ -146,7 +145,7 @@ func (d *duel) round(ctx context.Context, round int) error {
 		}
 		for j := range d.sides {
 			b := d.sides[(j+round)%len(d.sides)] // who goes first changes
-			if !strings.Contains(b.name, d.o.side) {
+			if !d.o.measures(b.name) {
 				continue
 			}
 			syscall.Sync()
@@ -229,9 +228,9 @@ func (d *duel) starts(ctx context.Context) error {
 		settle, idle = time.Second, time.Second
 	}
 	for round := 1; round <= d.o.rounds; round++ {
-		for i, start := range []starter{startVarve, startKafka} {
-			dir := filepath.Join(d.o.work, fmt.Sprintf("start-%d-%d", i, round))
-			s, err := d.start(ctx, start, dir, settle, idle)
+		for _, side := range bothSides {
+			dir := filepath.Join(d.o.work, fmt.Sprintf("start-%s-%d", side.name, round))
+			s, err := d.start(ctx, side.start, dir, settle, idle)
 			if err != nil {
 				return err
 			}
@@ -247,7 +246,7 @@ func (d *duel) starts(ctx context.Context) error {
 }
 
 func (d *duel) start(ctx context.Context, start starter, dir string, settle, idle time.Duration) (s sample, err error) {
-	b, err := start(d.o, dir)
+	b, err := start(d.o, dir, nil)
 	if err != nil {
 		return s, err
 	}

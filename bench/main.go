@@ -35,7 +35,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.part, "part", "kafka", "kafka or debezium")
+	flag.StringVar(&o.part, "part", "kafka", "kafka, debezium, coordinators or compaction")
 	flag.IntVar(&o.rounds, "rounds", 5, "counted rounds")
 	flag.BoolVar(&o.quick, "quick", false, "short runs and little data, to try the harness")
 	flag.StringVar(&o.only, "only", "", "run the scenarios whose name contains this")
@@ -76,8 +76,12 @@ func run(ctx context.Context, o options) (err error) {
 		err = runKafka(ctx, &o, res)
 	case "debezium":
 		err = runDebezium(ctx, &o, res)
+	case "coordinators":
+		err = runCoordinators(ctx, &o, res)
+	case "compaction":
+		err = runCompaction(ctx, &o, res)
 	default:
-		return fmt.Errorf("-part %q is neither kafka nor debezium", o.part)
+		return fmt.Errorf("-part %q is none of kafka, debezium, coordinators and compaction", o.part)
 	}
 	if len(res.Samples) == 0 {
 		return err
@@ -95,3 +99,6 @@ func run(ctx context.Context, o options) (err error) {
 
 // selected reports whether a scenario is to be run.
 func (o *options) selected(scenario string) bool { return strings.Contains(scenario, o.only) }
+
+// measures reports whether a side is to be measured.
+func (o *options) measures(side string) bool { return strings.Contains(side, o.side) }

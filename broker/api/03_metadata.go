@@ -19,9 +19,10 @@ import (
 // they can be asked for by id, which the answer then repeats with the name. Topics that fail have their code and no
 // partitions; a partition without a leader is LEADER_NOT_AVAILABLE.
 //
-// A missing topic is made where auto.create.topics.enable and the request (v4 on; before, always) allow it. Apache Kafka
-// answers such a request with an error and lets the client ask again; here the topic is there when the answer is, so that
-// the first answer holds it. Asking for all topics or by id makes nothing.
+// A missing topic is made where auto.create.topics.enable and the request (v4 on; before, always) allow it. The answer has it
+// without partitions, as Apache Kafka's has: a client that deletes a topic and asks for it must not be shown one. The topic is
+// there when the answer is, and the next answer holds it. The code is LEADER_NOT_AVAILABLE; Apache Kafka has had
+// UNKNOWN_TOPIC_OR_PARTITION since KRaft, on which some clients (KafkaJS) give up. Asking for all topics or by id makes nothing.
 //
 // A request before v12 that names a topic by id is wrong as a whole (KAFKA-12701): the answer has the topics with
 // INVALID_REQUEST and nothing else.
@@ -45,7 +46,7 @@ func (h *Handlers) metadata(ctx context.Context, r *Request) (kmsg.Response, err
 	if err != nil {
 		return nil, err
 	}
-	im := h.Controller.Image() // with the topics that were made
+	im := h.Controller.Image()
 	resp.ClusterID = &im.ClusterID
 	resp.ControllerID = h.controllerID(im)
 	for _, id := range im.BrokerIDs() {
@@ -131,13 +132,22 @@ func (h *Handlers) findTopic(ctx context.Context, t *kmsg.MetadataRequestTopic, 
 			break
 		}
 		if f.err = controller.ErrUnknownTopic; create {
-			f.topic, f.err = h.Controller.EnsureTopic(ctx, f.name)
-		}
-		if errors.Is(f.err, controller.ErrInvalidReplicationFactor) {
-			f.err = errors.Join(controller.ErrUnknownTopic, f.err) // too few brokers yet: the client asks again
+			f.err = h.makeTopic(ctx, f.name)
 		}
 	}
 	return f
+}
+
+// makeTopic makes a topic for those who ask for it, and tells them to ask again.
+func (h *Handlers) makeTopic(ctx context.Context, name string) error {
+	_, err := h.Controller.EnsureTopic(ctx, name)
+	switch {
+	case err == nil:
+		return kerr.LeaderNotAvailable
+	case errors.Is(err, controller.ErrInvalidReplicationFactor):
+		return errors.Join(controller.ErrUnknownTopic, err) // too few brokers yet
+	}
+	return err
 }
 
 func metadataTopic(im *controller.Image, f foundTopic, req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {

@@ -60,13 +60,15 @@ type Compacted struct {
 	SegmentsBefore, Unchanged int
 }
 
-// Cleanable tells what can be compacted: whole sealed segments that are durable and lie below the last stable offset, older
-// than min.compaction.lag.ms.
+// Cleanable tells what can be compacted: whole sealed segments below the last stable offset, older than min.compaction.lag.ms.
 func (l *Log) Cleanable(now time.Time, highWatermark int64) (Cleanable, error) {
+	return l.cleanableBelow(now, l.LastStableOffset(highWatermark))
+}
+
+func (l *Log) cleanableBelow(now time.Time, bound int64) (Cleanable, error) {
 	cfg, segs := l.cfg.Load(), *l.segs.Load()
 	c := Cleanable{FirstDirty: l.firstDirty(segs)}
 	c.End = c.FirstDirty
-	bound := min(l.LastStableOffset(highWatermark), l.recovery.Load())
 	for _, s := range segs {
 		size, next := s.extent()
 		if !s.sealed.Load() || next > bound {
@@ -77,7 +79,7 @@ func (l *Log) Cleanable(now time.Time, highWatermark int64) (Cleanable, error) {
 			continue
 		}
 		if !s.retain() { // deleted or replaced since the list was loaded
-			return l.Cleanable(now, highWatermark)
+			return l.cleanableBelow(now, bound)
 		}
 		firstTs, maxTs, _, err := s.times()
 		if err = errors.Join(err, s.release()); err != nil {
@@ -118,7 +120,7 @@ func (l *Log) Compact(o CompactOptions) (Compacted, error) {
 	if err != nil {
 		return Compacted{}, err
 	}
-	c, err := l.Cleanable(o.Now, o.HighWatermark)
+	c, err := l.recoverableCleanable(o)
 	if err != nil {
 		return Compacted{}, err
 	}
@@ -132,6 +134,26 @@ func (l *Log) Compact(o CompactOptions) (Compacted, error) {
 		err = nil
 	}
 	return p.out, err
+}
+
+// recoverableCleanable is Cleanable, as far as a recovery does not read it: what is above the recovery point gets one of its own.
+func (l *Log) recoverableCleanable(o CompactOptions) (Cleanable, error) {
+	c, err := l.Cleanable(o.Now, o.HighWatermark)
+	if err != nil || c.End <= l.recovery.Load() {
+		return c, err
+	}
+	if l.env.Syncer != nil {
+		job, ok, err := l.checkpointJob()
+		if err != nil {
+			return c, err
+		}
+		if ok {
+			if err := l.moveRecovery(job); err != nil {
+				return c, err
+			}
+		}
+	}
+	return l.cleanableBelow(o.Now, min(l.LastStableOffset(o.HighWatermark), l.recovery.Load()))
 }
 
 // lowerCleaned makes everything from offset on dirty before the log is truncated there.

@@ -113,6 +113,11 @@ func (l *Log) recoverableFrom(offset int64) error {
 	if err != nil || !ok {
 		return err
 	}
+	return l.moveRecovery(job)
+}
+
+// moveRecovery does a checkpoint's job, and writes the recovery point that is its outcome.
+func (l *Log) moveRecovery(job syncJob) error {
 	l.env.Syncer.commit([]syncJob{job})
 	if err := l.Failed(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, err)

@@ -27,7 +27,7 @@ var (
 )
 
 // verifyLimit bounds what a run may take beyond its feed.
-const verifyLimit = 7 * time.Minute
+const verifyLimit = 10 * time.Minute
 
 // topics are those the smoke test reads and writes; it expects to find them.
 var topics = []string{"echo", "data", "min", "min-suppressed", "min-raw", "max", "sum", "sws-raw", "sws-suppressed", "dif", "cnt", "avg",

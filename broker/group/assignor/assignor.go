@@ -17,6 +17,13 @@ import (
 // Set is partitions by topic id, each list in order and without repetition.
 type Set map[kafka.UUID][]int32
 
+func (s Set) size() (n int) {
+	for _, ps := range s {
+		n += len(ps)
+	}
+	return n
+}
+
 // Member is one member of the group.
 type Member struct {
 	ID       string
@@ -25,7 +32,7 @@ type Member struct {
 	Target   Set          // before this assignment
 }
 
-// Func assigns: it returns one Set per member. partitions tells how many a topic has, 0 for one that does not exist.
+// Func assigns: it returns one Set per member, which may be the member's Target. partitions tells how many a topic has, 0 for one that does not exist.
 type Func func(members []Member, partitions func(kafka.UUID) int32) []Set
 
 // ByName are the assignors that a group may use.

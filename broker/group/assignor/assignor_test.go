@@ -18,6 +18,11 @@ type counts map[kafka.UUID]int32
 
 func (c counts) of(t kafka.UUID) int32 { return c[t] }
 
+type partition struct {
+	topic kafka.UUID
+	index int32
+}
+
 // check tells what is wrong with an assignment: every partition that somebody is subscribed to has one owner, who is.
 func check(members []Member, c counts, out []Set) error {
 	owner := map[partition]string{}
@@ -46,13 +51,6 @@ func check(members []Member, c counts, out []Set) error {
 		return fmt.Errorf("%d of %d partitions have an owner", len(owner), want)
 	}
 	return nil
-}
-
-func size(s Set) (n int) {
-	for _, ps := range s {
-		n += len(ps)
-	}
-	return n
 }
 
 // world makes members that are alike or not, with the targets that an assignment before gave them.
@@ -112,8 +110,8 @@ func even(members []Member, out []Set) error {
 	for i := range members {
 		for j := range members {
 			for t := range out[i] {
-				if slices.Contains(members[j].Topics, t) && size(out[j]) < size(out[i])-1 {
-					return fmt.Errorf("%s has %d and %s has %d", members[i].ID, size(out[i]), members[j].ID, size(out[j]))
+				if slices.Contains(members[j].Topics, t) && out[j].size() < out[i].size()-1 {
+					return fmt.Errorf("%s has %d and %s has %d", members[i].ID, out[i].size(), members[j].ID, out[j].size())
 				}
 			}
 		}
@@ -140,5 +138,22 @@ func TestRangeKeepsEqualKeysTogether(t *testing.T) {
 	want := []Set{{topic(1): {0, 1, 2}, topic(2): {0, 1, 2}}, {topic(1): {3, 4}, topic(2): {3, 4}}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// One more member of many joins: what the coordinator computes with every join.
+func BenchmarkUniform(b *testing.B) {
+	topic := kafka.UUID{1}
+	members := make([]Member, 1000)
+	for i := range members {
+		members[i] = Member{ID: fmt.Sprintf("member-%04d", i), Topics: []kafka.UUID{topic}}
+	}
+	partitions := func(kafka.UUID) int32 { return 1000 }
+	for i, set := range Uniform(members[:999], partitions) {
+		members[i].Target = set
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Uniform(members, partitions)
 	}
 }

@@ -8,78 +8,80 @@ import (
 	"github.com/varvehq/varve/internal/kafka"
 )
 
-// partition is one partition of the group's topics.
-type partition struct {
-	topic kafka.UUID
-	index int32
+// uniform is one assignment being made. It numbers the partitions of the group's topics through, by topic and partition: the
+// coordinator assigns with every member that joins.
+type uniform struct {
+	members []Member
+	topics  []topicSpan
+	at      map[kafka.UUID]int // index in topics
+	owner   []int              // by partition, free for none
+	has     []int              // by member, how many partitions
+	same    []bool             // by member, whether it has just what was its target
 }
 
-// uniform is one assignment being made.
-type uniform struct {
-	members  []Member
-	by       map[kafka.UUID][]int
-	owner    map[partition]int
-	has      []map[partition]struct{}
-	eligible []map[kafka.UUID]bool
+// topicSpan is one topic with its partitions' numbers: from first to first+count-1.
+type topicSpan struct {
+	id           kafka.UUID
+	first, count int
+	readers      []int // in order
 }
+
+const free = -1
 
 // Uniform is the assignor of that name.
 func Uniform(members []Member, partitions func(kafka.UUID) int32) []Set {
-	u := &uniform{members: members, owner: map[partition]int{}}
-	var topics []kafka.UUID
-	u.by, topics = subscribers(members, partitions)
-	u.has = make([]map[partition]struct{}, len(members))
-	u.eligible = make([]map[kafka.UUID]bool, len(members))
-	for i := range members {
-		u.has[i], u.eligible[i] = map[partition]struct{}{}, map[kafka.UUID]bool{}
-		for _, t := range members[i].Topics {
-			u.eligible[i][t] = partitions(t) > 0
-		}
+	u := &uniform{members: members, at: map[kafka.UUID]int{}, has: make([]int, len(members))}
+	by, topics := subscribers(members, partitions)
+	total := 0
+	for i, t := range topics {
+		n := int(partitions(t))
+		u.topics = append(u.topics, topicSpan{id: t, first: total, count: n, readers: by[t]})
+		u.at[t] = i
+		total += n
 	}
-	var all []partition
-	for _, t := range topics {
-		for p := range partitions(t) {
-			all = append(all, partition{t, p})
-		}
-	}
-	u.keep(partitions)
+	u.owner = slices.Repeat([]int{free}, total)
+	u.same = make([]bool, len(members))
+	u.keep()
 	if u.alike() {
-		u.level(all)
+		u.level()
 	} else {
-		u.fill(all)
+		u.fill()
 		u.balance()
 	}
 	return u.result()
 }
 
 // keep leaves partitions with the members that had them.
-func (u *uniform) keep(partitions func(kafka.UUID) int32) {
+func (u *uniform) keep() {
 	for i, m := range u.members {
 		for t, ps := range m.Target {
-			if !u.eligible[i][t] {
+			at, exists := u.at[t]
+			if _, reads := slices.BinarySearchFunc(m.Topics, t, Compare); !exists || !reads {
 				continue
 			}
 			for _, p := range ps {
-				at := partition{t, p}
-				if _, taken := u.owner[at]; !taken && p < partitions(t) {
-					u.give(at, i)
+				span := &u.topics[at]
+				if int(p) < span.count && u.owner[span.first+int(p)] == free {
+					u.give(span.first+int(p), i)
 				}
 			}
 		}
 	}
-}
-
-func (u *uniform) give(p partition, to int) {
-	if from, ok := u.owner[p]; ok {
-		delete(u.has[from], p)
+	for i, m := range u.members {
+		u.same[i] = m.Target != nil && u.has[i] == m.Target.size()
 	}
-	u.owner[p] = to
-	u.has[to][p] = struct{}{}
 }
 
-func (u *uniform) take(p partition) {
-	delete(u.has[u.owner[p]], p)
-	delete(u.owner, p)
+// give gives a partition to a member, or to nobody.
+func (u *uniform) give(p, to int) {
+	if from := u.owner[p]; from != free {
+		u.has[from]--
+		u.same[from] = false
+	}
+	if u.owner[p] = to; to != free {
+		u.has[to]++
+		u.same[to] = false
+	}
 }
 
 // alike reports whether all members have the same subscription.
@@ -92,44 +94,38 @@ func (u *uniform) alike() bool {
 	return true
 }
 
-// sorted lists what a member has, in order.
-func (u *uniform) sorted(i int) []partition {
-	ps := make([]partition, 0, len(u.has[i]))
-	for p := range u.has[i] {
-		ps = append(ps, p)
-	}
-	slices.SortFunc(ps, func(a, b partition) int {
-		return cmp.Or(Compare(a.topic, b.topic), cmp.Compare(a.index, b.index))
-	})
-	return ps
-}
-
 // level is for members that are alike: each has its share, the first ones among those that have most the odd partitions.
-func (u *uniform) level(all []partition) {
+func (u *uniform) level() {
 	if len(u.members) == 0 {
 		return
 	}
-	share, odd := len(all)/len(u.members), len(all)%len(u.members)
+	share, odd := len(u.owner)/len(u.members), len(u.owner)%len(u.members)
 	order := make([]int, len(u.members))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(u.has[b]), len(u.has[a])) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(u.has[b], u.has[a]) })
 	quota := make([]int, len(u.members))
 	for at, i := range order {
 		if quota[i] = share; at < odd {
 			quota[i]++
 		}
-		for _, p := range u.sorted(i)[min(quota[i], len(u.has[i])):] {
-			u.take(p)
+	}
+	kept := make([]int, len(u.members))
+	for p, i := range u.owner {
+		if i == free {
+			continue
+		}
+		if kept[i]++; kept[i] > quota[i] {
+			u.give(p, free)
 		}
 	}
 	next := 0
-	for _, p := range all {
-		if _, taken := u.owner[p]; taken {
+	for p, i := range u.owner {
+		if i != free {
 			continue
 		}
-		for len(u.has[order[next]]) >= quota[order[next]] {
+		for u.has[order[next]] >= quota[order[next]] {
 			next++
 		}
 		u.give(p, order[next])
@@ -137,37 +133,26 @@ func (u *uniform) level(all []partition) {
 }
 
 // fill gives each free partition to the reader that has least.
-func (u *uniform) fill(all []partition) {
-	heaps := map[kafka.UUID]*readers{}
-	for _, p := range all {
-		if _, taken := u.owner[p]; taken {
-			continue
-		}
-		h := heaps[p.topic]
-		if h == nil || h.stale {
-			h = &readers{u: u, ids: slices.Clone(u.by[p.topic])}
-			heap.Init(h)
-			for _, other := range heaps {
-				other.stale = true
+func (u *uniform) fill() {
+	for _, t := range u.topics {
+		h := &readers{has: u.has, ids: slices.Clone(t.readers)}
+		heap.Init(h)
+		for p := t.first; p < t.first+t.count; p++ {
+			if u.owner[p] == free {
+				u.give(p, h.ids[0])
+				heap.Fix(h, 0)
 			}
-			heaps[p.topic] = h
 		}
-		u.give(p, h.ids[0])
-		heap.Fix(h, 0)
 	}
 }
 
 // readers is a heap of a topic's members by how much they have.
-type readers struct {
-	u     *uniform
-	ids   []int
-	stale bool // another topic's partitions were given since
-}
+type readers struct{ has, ids []int }
 
 func (r *readers) Len() int { return len(r.ids) }
 func (r *readers) Less(i, j int) bool {
 	a, b := r.ids[i], r.ids[j]
-	return cmp.Or(cmp.Compare(len(r.u.has[a]), len(r.u.has[b])), cmp.Compare(a, b)) < 0
+	return cmp.Or(cmp.Compare(r.has[a], r.has[b]), cmp.Compare(a, b)) < 0
 }
 func (r *readers) Swap(i, j int) { r.ids[i], r.ids[j] = r.ids[j], r.ids[i] }
 func (r *readers) Push(any)      {}
@@ -177,15 +162,10 @@ func (r *readers) Pop() any      { return nil }
 func (u *uniform) balance() {
 	for moved := true; moved; {
 		moved = false
-		for i := range u.members {
-			for _, p := range u.sorted(i) {
-				least := i
-				for _, r := range u.by[p.topic] {
-					if len(u.has[r]) < len(u.has[least]) {
-						least = r
-					}
-				}
-				if len(u.has[least]) < len(u.has[i])-1 {
+		for _, t := range u.topics {
+			for p := t.first; p < t.first+t.count; p++ {
+				least := slices.MinFunc(t.readers, func(a, b int) int { return cmp.Compare(u.has[a], u.has[b]) })
+				if u.has[least] < u.has[u.owner[p]]-1 {
 					u.give(p, least)
 					moved = true
 				}
@@ -196,10 +176,16 @@ func (u *uniform) balance() {
 
 func (u *uniform) result() []Set {
 	out := make([]Set, len(u.members))
-	for i := range u.members {
-		out[i] = Set{}
-		for _, p := range u.sorted(i) {
-			out[i][p.topic] = append(out[i][p.topic], p.index)
+	for i := range out {
+		if out[i] = u.members[i].Target; !u.same[i] {
+			out[i] = Set{}
+		}
+	}
+	for _, t := range u.topics {
+		for p := range t.count {
+			if i := u.owner[t.first+p]; i != free && !u.same[i] {
+				out[i][t.id] = append(out[i][t.id], int32(p))
+			}
 		}
 	}
 	return out
