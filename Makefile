@@ -86,6 +86,8 @@ powerloss: ## Simulate power losses (SEEDS, default 10000) and histories of the 
 bench: bin/varve ## Measure side by side with Apache Kafka and Debezium; raw results go to bench/results.
 	go run ./bench -part kafka
 	go run ./bench -part debezium -rounds 3
+	go run ./bench -part coordinators -rounds 3
+	go run ./bench -part compaction -rounds 1
 
 .PHONY: microbench
 microbench: ## Run the benchmarks of single packages.
