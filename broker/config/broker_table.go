@@ -121,7 +121,7 @@ var logDefs = []Def{
 	{Name: "log.segment.delete.delay.ms", Type: Long, Default: "60000", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' file.delete.delay.ms."},
 	{Name: "max.decompressed.message.bytes", Type: Int, Default: maxArray, Scope: ClusterWide, check: atLeast(0), Doc: "Topics' max.decompressed.message.bytes."},
 	{Name: "message.max.bytes", Type: Int, Default: "1048588", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' max.message.bytes."},
-	{Name: "min.insync.replicas", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(1), Doc: "Topics' min.insync.replicas."},
+	{Name: "min.insync.replicas", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(1), Doc: "Topics' min.insync.replicas. A new cluster takes the value of its first node's file as a dynamic one."},
 	{Name: "num.partitions", Type: Int, Default: "1", check: atLeast(1), Doc: "The partitions of topics made without a number."},
 	{Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", Scope: ClusterWide, check: atLeast(1), Doc: "How many logs are recovered at a time at start-up."},
 	{Name: "unclean.leader.election.enable", Type: Boolean, Default: "false", Scope: ClusterWide, Doc: "Topics' unclean.leader.election.enable."},
