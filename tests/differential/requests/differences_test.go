@@ -37,8 +37,6 @@ var rules = []rule{
 	{request: "DescribeQuorum", path: `Nodes.*`, reason: "Varve's voters have no listener that clients could use"},
 	{request: "CreateTopics|DescribeConfigs", path: `.*Configs\[\]`, kafka: "absent",
 		varve: `.*"Name":"(flush.policy|max.decompressed.message.bytes|remote.copy.max.age.ms)".*`, reason: "Settings of Varve's own"},
-	{request: "CreateTopics|DescribeConfigs", path: `.*Configs.(Source|ConfigSynonyms|IsDefault).*`, at: `.*"min.insync.replicas".*`,
-		reason: "Kafka sets min.insync.replicas for the cluster when eligible leader replicas are on; one node has none"},
 	{request: "DescribeConfigs|AlterConfigs|IncrementalAlterConfigs", when: otherResources,
 		reason: "Groups, loggers and metrics subscriptions have no settings yet"},
 	{request: "ListConfigResources", reason: "Groups, loggers and metrics subscriptions have no settings yet"},
