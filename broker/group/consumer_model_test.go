@@ -28,6 +28,14 @@ func (f fixedTopics) Topic(name string) (kafka.UUID, int32, bool) {
 	n, ok := f[name]
 	return fixedID(name), n, ok
 }
+func (f fixedTopics) Name(id kafka.UUID) (string, bool) {
+	for name := range f {
+		if fixedID(name) == id {
+			return name, true
+		}
+	}
+	return "", false
+}
 func (f fixedTopics) Names() []string { return slices.Sorted(maps.Keys(f)) }
 
 // fleet is a group of clients that keep to the protocol, and a coordinator whose log may lose its last writes with a crash.
