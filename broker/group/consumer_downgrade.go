@@ -3,11 +3,14 @@ package group
 import (
 	"maps"
 	"slices"
+
+	"github.com/varvehq/varve/broker/group/assignor"
 )
 
 // A group of the consumer protocol becomes a classic one when the last member of that protocol is gone and others remain. Their
-// epoch is the generation, and the target assignment is what they are given; they are called to join again, unless everyone has
-// all of it already. The log says by a group without leader that they have yet to.
+// epoch is the generation, and their assignment is what they have, or have yet to give up; they are called to join again, unless
+// everyone has what it is to have. The log says by a group without leader that they have yet to. (Kafka writes the target instead,
+// and would not know what members have where the group is changed back before they joined.)
 
 // downgrade makes the group a classic one where that is what is to become of it without the members that go, and reports whether.
 // Where none goes, joining is the one that took the place of a member of the consumer protocol.
@@ -71,12 +74,25 @@ func (cg *consumerGroup) downgraded(left []*consumerMember, settled bool) *group
 	}
 	next.protocol = next.selectProtocol()
 	for _, m := range left {
-		next.members[m.id].assignment = cg.g.c.encodeAssignment(m.target, next.members[m.id].metadata(next.protocol))
+		next.members[m.id].assignment = cg.g.c.encodeAssignment(m.has(), next.members[m.id].metadata(next.protocol))
 	}
 	if !settled {
 		next.leader = ""
 	}
 	return next
+}
+
+// has is what a member has or has yet to give up.
+func (m *consumerMember) has() assignor.Set {
+	all := maps.Clone(m.assigned)
+	for t, ps := range m.revoke {
+		if all == nil {
+			all = assignor.Set{}
+		}
+		all[t] = slices.Concat(all[t], ps)
+		slices.Sort(all[t])
+	}
+	return all
 }
 
 // allTombstones delete everything that the log has of a group.

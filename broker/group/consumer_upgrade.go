@@ -127,8 +127,11 @@ func (g *group) upgraded() ([]consumerMember, error) {
 		for _, t := range given {
 			g.c.addPartitions(set, t.Topic, t.Partitions)
 		}
-		own := take(taken, set)
-		out[i] = consumerMember{id: m.id, target: own, current: current{epoch: g.generation, previous: g.generation, assigned: own, revoke: assignor.Set{}},
+		own, epoch := take(taken, set), g.generation
+		if g.state == PreparingRebalance && m.epoch > 0 { // it was in a consumer group, and has not joined since
+			epoch = m.epoch
+		}
+		out[i] = consumerMember{id: m.id, target: own, current: current{epoch: epoch, previous: epoch, assigned: own, revoke: assignor.Set{}},
 			memberSubscription: memberSubscription{instance: m.instance, rack: subs[i].rack, clientID: m.clientID, clientHost: m.clientHost,
 				topics: subs[i].topics, rebalanceTimeout: m.rebalanceTimeout, classic: &classicSide{session: m.sessionTimeout, protocols: m.protocols}}}
 	}
