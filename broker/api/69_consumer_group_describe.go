@@ -14,7 +14,8 @@ import (
 // ConsumerGroupDescribe, v0–v1 (KIP-848).
 //
 // Groups of the consumer protocol with their epochs, members, and what each has and is to have. A classic group is
-// GROUP_ID_NOT_FOUND. v1 tells the type of a member.
+// GROUP_ID_NOT_FOUND. v1 tells by which protocol a member came: 0 for the classic
+// one, 1 for that of consumer groups.
 
 // The types of members, by the protocol that they speak.
 const (

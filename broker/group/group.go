@@ -81,6 +81,9 @@ func (g *group) because(what, member, reason string) {
 
 func (g *group) note(n Note) {
 	n.Group, n.Generation, n.Members = g.id, g.generation, len(g.members)
+	if cg := g.consumer; cg != nil {
+		n.Generation, n.Members = cg.epoch, len(cg.members)
+	}
 	g.c.eff.Notes = append(g.c.eff.Notes, n)
 }
 
