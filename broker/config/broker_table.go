@@ -9,7 +9,6 @@ const (
 	unusedIO       = "Varve's connections and disks need no such setting"
 	unusedReplica  = "replication waits for clusters of several nodes"
 	unusedInterval = "every change of a group is assigned at once"
-	unusedPolicy   = "groups change between the protocols only while they have no members"
 	unusedShare    = "share groups are not served yet"
 	unusedStreams  = "streams groups are not served yet"
 	unusedVerify   = "partitions are always checked"
@@ -155,7 +154,7 @@ var coordinatorDefs = []Def{
 	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", check: atLeast(1), Doc: "The longest heartbeat interval that a group may set for itself."},
 	{Name: "group.consumer.max.session.timeout.ms", Type: Int, Default: "60000", check: atLeast(1), Doc: "The longest session timeout that a group may set for itself."},
 	{Name: "group.consumer.max.size", Type: Int, Default: maxInt, check: atLeast(1), Doc: "The most members of a group of the consumer protocol."},
-	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOf("disabled", "downgrade", "upgrade", "bidirectional"), Unused: unusedPolicy, Doc: "Whether groups change between the two protocols while they have members."},
+	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOf("disabled", "downgrade", "upgrade", "bidirectional"), Doc: "How groups with members may change between the protocols: to the consumer protocol (upgrade) when a member of it joins, to the classic one (downgrade) when its last member of the consumer protocol leaves."},
 	{Name: "group.consumer.min.heartbeat.interval.ms", Type: Int, Default: "5000", check: atLeast(1), Doc: "The shortest heartbeat interval that a group may set for itself."},
 	{Name: "group.consumer.min.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Doc: "The shortest session timeout that a group may set for itself."},
 	{Name: "group.consumer.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Doc: "When a silent member of a group of the consumer protocol is given up."},

@@ -6,7 +6,8 @@ import (
 	"github.com/varvehq/varve/broker/coordinator"
 )
 
-// checkCommit tells whether a commit is of a member in its epoch, or of nobody in a group without members.
+// checkCommit tells whether a commit is of a member in its epoch, or of nobody in a group without members. To a member of the classic
+// protocol the epoch is a generation.
 func (cg *consumerGroup) checkCommit(r CommitRequest) error {
 	if r.Generation < 0 && len(cg.members) == 0 {
 		return nil
@@ -15,7 +16,9 @@ func (cg *consumerGroup) checkCommit(r CommitRequest) error {
 	switch {
 	case m == nil:
 		return ErrUnknownMember
-	case !r.NotFoundError:
+	case m.classic != nil && r.Generation != m.epoch:
+		return ErrIllegalGeneration
+	case m.classic == nil && !r.NotFoundError:
 		return ErrOldCommit
 	case r.Generation != m.epoch:
 		return fmt.Errorf("%w: The member epoch %d does not match the expected %d", ErrStaleEpoch, r.Generation, m.epoch)
@@ -50,6 +53,8 @@ func (c *Coordinator) CheckFetch(id, member string, epoch int32) error {
 		return coordinator.ErrUnavailable
 	case m == nil:
 		return ErrUnknownMember
+	case epoch != m.epoch && m.classic != nil:
+		return ErrIllegalGeneration
 	case epoch != m.epoch:
 		return fmt.Errorf("%w: The member epoch %d does not match the expected %d", ErrStaleEpoch, epoch, m.epoch)
 	}

@@ -24,8 +24,8 @@ const (
 	consumerValueVersion   = 0
 	tagMetadataHash        = 0
 	tagAssignmentTimestamp = 0
-	tagClassicMember       = 0    // what a member of the classic protocol is; where the tag is not there it would be an empty one
-	noStruct               = 0xff // null
+	tagClassicMember       = 0 // what a member of the classic protocol is; where the tag is not there it would be an empty one
+	noStruct               = 0 // null; a struct that is there has 1 before it
 )
 
 func consumerKey(version int16, texts ...string) []byte {
@@ -74,9 +74,24 @@ func (ch memberChange) record(group string) Record {
 		b = kbin.AppendCompactNullableString(b, textOrNil(ch.regex))
 		b = kbin.AppendInt32(b, int32(ch.rebalanceTimeout/time.Millisecond))
 		b = kbin.AppendCompactNullableString(b, textOrNil(ch.assignor))
-		r.Value = append(b, 1, tagClassicMember, 1, noStruct)
+		side := appendClassic(nil, ch.classic)
+		b = kbin.AppendUvarint(append(b, 1, tagClassicMember), uint32(len(side)))
+		r.Value = append(b, side...)
 	}
 	return r
+}
+
+func appendClassic(b []byte, s *classicSide) []byte {
+	if s == nil {
+		return append(b, noStruct)
+	}
+	b = kbin.AppendInt32(append(b, 1), int32(s.session/time.Millisecond))
+	b = kbin.AppendUvarint(b, uint32(len(s.protocols)+1))
+	for _, p := range s.protocols {
+		b = kbin.AppendCompactString(b, p.Name)
+		b = append(kbin.AppendCompactBytes(b, p.Metadata), 0)
+	}
+	return append(b, 0)
 }
 
 func (ch targetChange) record(group string) Record {
@@ -209,8 +224,28 @@ func decodeMember(v *kbin.Reader, id string) memberChange {
 	if a := v.CompactNullableString(); a != nil {
 		c.assignor = *a
 	}
-	tags(v, nil)
+	tags(v, func(tag uint32, b *kbin.Reader) {
+		if tag == tagClassicMember {
+			c.classic = decodeClassic(b)
+		}
+	})
 	return c
+}
+
+// decodeClassic reads the classic side of a member, nil where it has none that it could join with.
+func decodeClassic(v *kbin.Reader) *classicSide {
+	if v.Uvarint() == noStruct || !v.Ok() {
+		return nil
+	}
+	s := &classicSide{session: time.Duration(v.Int32()) * time.Millisecond}
+	for n := v.CompactArrayLen(); n > 0 && v.Ok(); n-- {
+		s.protocols = append(s.protocols, Protocol{Name: v.CompactString(), Metadata: slices.Clone(v.CompactBytes())})
+		tags(v, nil)
+	}
+	if !v.Ok() || len(s.protocols) == 0 {
+		return nil
+	}
+	return s
 }
 
 func decodeNames(v *kbin.Reader) []string {
