@@ -75,15 +75,15 @@ func (c *Coordinator) onConsumerHeartbeat(e ConsumerHeartbeat) {
 
 // consumerHeartbeat returns why the request is refused; otherwise it is or will be answered.
 func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
+	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
+		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
+	}
 	var pattern *regexp.Regexp
 	if e.Regex != nil && *e.Regex != "" {
 		var err error
 		if pattern, err = regexp.Compile(`\A(?:` + *e.Regex + `)\z`); err != nil {
 			return fmt.Errorf("%w: SubscribedTopicRegex `%s` is not a valid regular expression: %w", ErrInvalidRegex, *e.Regex, err)
 		}
-	}
-	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
-		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
 	}
 	if size := e.textSize(); size > c.cfg.MaxBatchBytes/2 {
 		return fmt.Errorf("%w: a subscription of %d bytes", coordinator.ErrRecordTooLarge, size)
@@ -108,7 +108,11 @@ func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
 	default:
 		before = m.current
 	}
-	changed := m == nil || !slices.Equal(m.topics, next.topics) || m.regex != next.regex
+	changed := len(next.topics) > 0 || next.regex != ""
+	if m != nil {
+		changed = !slices.Equal(m.topics, next.topics) || m.regex != next.regex
+	}
+	preferred := cg.assignorName()
 	if m == nil || !m.memberSubscription.equal(&next) {
 		old := ""
 		if m != nil {
@@ -118,7 +122,7 @@ func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
 		s.dropRegex(old)
 	}
 	m = cg.members[e.MemberID]
-	changed = s.resolve(m.regex, pattern) || changed
+	changed = s.resolve(m.regex, pattern) || changed || cg.assignorName() != preferred
 	s.bump(changed)
 	s.assign()
 	s.reconcile(m, e.Owned)
@@ -165,13 +169,16 @@ func (c *Coordinator) openConsumer(id string, create bool) (*step, error) {
 		s.records = append(s.records, Record{Key: groupKey(id)})
 	}
 	g.beClassic() // with nothing left of it
+	for member := range g.pendingJoin {
+		g.dropPending(member)
+	}
 	g.consumer = s.cg
 	return s, nil
 }
 
-// idle reports whether a classic group has no members and none to come.
+// idle reports whether a classic group has no members. Those that were given an id and have yet to come with it do not count.
 func (g *group) idle() bool {
-	return g.state == Empty && len(g.members) == 0 && len(g.pendingJoin) == 0
+	return g.state == Empty && len(g.members) == 0
 }
 
 // beClassic makes the group a new classic one, with the offsets that it has.
@@ -220,7 +227,7 @@ func (cg *consumerGroup) staticMember(e ConsumerHeartbeat) (*consumerMember, err
 		return nil, fmt.Errorf("%w: Instance id %s is unknown.", ErrUnknownMember, *e.InstanceID) //nolint:staticcheck // Kafka's text
 	case e.Epoch != JoinEpoch && m.id != e.MemberID:
 		return nil, fmt.Errorf("%w: Static member %s with instance id %s was fenced by member %s.", ErrFenced, e.MemberID, *e.InstanceID, m.id) //nolint:staticcheck // Kafka's text
-	case m != nil && m.id != e.MemberID && m.epoch != StaticLeaveEpoch:
+	case m != nil && e.Epoch == JoinEpoch && m.epoch != StaticLeaveEpoch:
 		return nil, fmt.Errorf("%w: Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.", //nolint:staticcheck // Kafka's text
 			ErrUnreleasedInstance, e.MemberID, *e.InstanceID, m.id)
 	}
@@ -431,4 +438,7 @@ func (s *step) fence(m *consumerMember) {
 	s.forget(m)
 	s.dropRegex(regex)
 	s.bump(true)
+	if len(s.cg.members) == 0 { // which has its assignment at once
+		s.do(targetEpochChange{epoch: int64(s.cg.epoch)})
+	}
 }
