@@ -201,7 +201,7 @@ func (p *Partition) EpochEnd(epoch, currentEpoch int32) (EpochEnd, error) {
 // endOfEpoch is EpochEnd in a log, nil for one that was never written to, which is led in an epoch: its own, also before the first
 // record of that epoch.
 func endOfEpoch(l *commitlog.Log, epoch, leads int32) EpochEnd {
-	start, end, latest := int64(0), int64(0), int32(record.NoEpoch)
+	start, end, latest := int64(0), int64(0), record.NoEpoch
 	if l != nil {
 		start, end, latest = l.StartOffset(), l.EndOffset(), l.LatestEpoch()
 	}
