@@ -55,12 +55,10 @@ func (h *Handlers) describeConsumer(g *kmsg.ConsumerGroupDescribeResponseGroup, 
 	for _, m := range d.Members {
 		gm := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		gm.MemberID, gm.InstanceID, gm.RackID, gm.MemberEpoch = m.MemberID, m.InstanceID, m.RackID, m.Epoch
-		gm.ClientID, gm.ClientHost, gm.SubscribedTopics, gm.MemberType = m.ClientID, m.ClientHost, m.Topics, consumerMember
+		gm.ClientID, gm.ClientHost, gm.SubscribedTopics, gm.SubscribedTopicRegex = m.ClientID, m.ClientHost, m.Topics, &m.Regex
+		gm.MemberType = consumerMember
 		if m.Classic {
 			gm.MemberType = classicMember
-		}
-		if m.Regex != "" {
-			gm.SubscribedTopicRegex = &m.Regex
 		}
 		gm.Assignment, gm.TargetAssignment = h.describeSet(m.Assigned), h.describeSet(m.Target)
 		g.Members = append(g.Members, gm)

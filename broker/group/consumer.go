@@ -90,11 +90,13 @@ type current struct {
 	epoch, previous int32
 	state           memberState
 	assigned        assignor.Set
-	revoke          assignor.Set // what it has to give up
+	revoke          assignor.Set               // what it has to give up
+	since           map[topicIDPartition]int32 // the epoch at which it got each of them; never changed in place
 }
 
 func (c *current) equal(o *current) bool {
-	return c.epoch == o.epoch && c.previous == o.previous && c.state == o.state && sameSet(c.assigned, o.assigned) && sameSet(c.revoke, o.revoke)
+	return c.epoch == o.epoch && c.previous == o.previous && c.state == o.state && sameSet(c.assigned, o.assigned) && sameSet(c.revoke, o.revoke) &&
+		maps.Equal(c.since, o.since)
 }
 
 func sameSet(a, b assignor.Set) bool { return maps.EqualFunc(a, b, slices.Equal[[]int32]) }
@@ -125,8 +127,11 @@ type consumerGroup struct {
 	stale       bool                        // topics have changed since hash
 }
 
+// firstEpoch is the epoch of a group that had no members yet.
+const firstEpoch = 1
+
 func newConsumerGroup(g *group) *consumerGroup {
-	return &consumerGroup{g: g, members: map[string]*consumerMember{}, static: map[string]string{}, regexes: map[string]*resolved{},
+	return &consumerGroup{g: g, epoch: firstEpoch, targetEpoch: firstEpoch, members: map[string]*consumerMember{}, static: map[string]string{}, regexes: map[string]*resolved{},
 		owners: map[topicIDPartition]string{}}
 }
 

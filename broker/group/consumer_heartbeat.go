@@ -75,15 +75,15 @@ func (c *Coordinator) onConsumerHeartbeat(e ConsumerHeartbeat) {
 
 // consumerHeartbeat returns why the request is refused; otherwise it is or will be answered.
 func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
+	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
+		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
+	}
 	var pattern *regexp.Regexp
 	if e.Regex != nil && *e.Regex != "" {
 		var err error
 		if pattern, err = regexp.Compile(`\A(?:` + *e.Regex + `)\z`); err != nil {
 			return fmt.Errorf("%w: SubscribedTopicRegex `%s` is not a valid regular expression: %w", ErrInvalidRegex, *e.Regex, err)
 		}
-	}
-	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
-		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
 	}
 	if size := e.textSize(); size > c.cfg.MaxBatchBytes/2 {
 		return fmt.Errorf("%w: a subscription of %d bytes", coordinator.ErrRecordTooLarge, size)
@@ -121,7 +121,12 @@ func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
 
 // advance takes over what a member asks for, m being nil for a new one, and moves it on. pattern is its regular expression, or nil.
 func (s *step) advance(m *consumerMember, id string, next memberSubscription, pattern *regexp.Regexp, owned assignor.Set) *consumerMember {
-	changed := s.unsettled || m == nil || !slices.Equal(m.topics, next.topics) || m.regex != next.regex
+	changed := len(next.topics) > 0 || next.regex != ""
+	if m != nil {
+		changed = !slices.Equal(m.topics, next.topics) || m.regex != next.regex
+	}
+	changed = changed || s.unsettled
+	preferred := s.cg.assignorName()
 	if m == nil || !m.memberSubscription.equal(&next) {
 		old := ""
 		if m != nil {
@@ -131,7 +136,7 @@ func (s *step) advance(m *consumerMember, id string, next memberSubscription, pa
 		s.dropRegex(old)
 	}
 	m = s.cg.members[id]
-	changed = s.resolve(m.regex, pattern) || changed
+	changed = s.resolve(m.regex, pattern) || changed || s.cg.assignorName() != preferred
 	s.bump(changed)
 	s.assign()
 	s.reconcile(m, owned)
@@ -191,7 +196,7 @@ func (cg *consumerGroup) staticMember(e ConsumerHeartbeat) (*consumerMember, err
 		return nil, fmt.Errorf("%w: Instance id %s is unknown.", ErrUnknownMember, *e.InstanceID) //nolint:staticcheck // Kafka's text
 	case e.Epoch != JoinEpoch && m.id != e.MemberID:
 		return nil, fmt.Errorf("%w: Static member %s with instance id %s was fenced by member %s.", ErrFenced, e.MemberID, *e.InstanceID, m.id) //nolint:staticcheck // Kafka's text
-	case m != nil && m.id != e.MemberID && m.epoch != StaticLeaveEpoch && m.classic == nil:
+	case m != nil && e.Epoch == JoinEpoch && m.epoch != StaticLeaveEpoch && m.classic == nil:
 		return nil, fmt.Errorf("%w: Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.", //nolint:staticcheck // Kafka's text
 			ErrUnreleasedInstance, e.MemberID, *e.InstanceID, m.id)
 	}
@@ -407,4 +412,7 @@ func (s *step) fence(gone ...*consumerMember) {
 		s.dropRegex(m.regex)
 	}
 	s.bump(true)
+	if len(s.cg.members) == 0 { // which has its assignment at once
+		s.do(targetEpochChange{epoch: int64(s.cg.epoch)})
+	}
 }

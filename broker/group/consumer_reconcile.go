@@ -17,7 +17,7 @@ func (s *step) reconcile(m *consumerMember, owned assignor.Set) {
 	case m.state == memberUnrevoked && owns(owned, m.revoke):
 		return
 	case m.state == memberUnrevoked:
-		next = cg.next(m, m.epoch+1, owned)
+		next = cg.next(m, m.epoch, owned)
 	default:
 		next = cg.next(m, m.epoch, owned)
 	}
@@ -53,11 +53,13 @@ func owns(owned, ps assignor.Set) bool {
 // epoch and gets what nobody else has.
 func (cg *consumerGroup) next(m *consumerMember, epoch int32, owned assignor.Set) current {
 	keep, revoke, gain := assignor.Set{}, assignor.Set{}, assignor.Set{}
+	since := map[topicIDPartition]int32{}
 	blocked := false
 	for t, ps := range m.assigned {
 		for _, p := range ps {
 			if slices.Contains(m.target[t], p) {
 				keep[t] = append(keep[t], p)
+				since[topicIDPartition{t, p}] = m.since[topicIDPartition{t, p}]
 			} else {
 				revoke[t] = append(revoke[t], p)
 			}
@@ -76,17 +78,20 @@ func (cg *consumerGroup) next(m *consumerMember, epoch int32, owned assignor.Set
 		}
 	}
 	if len(revoke) > 0 && owns(owned, revoke) {
-		return current{epoch: epoch, state: memberUnrevoked, assigned: keep, revoke: revoke}
+		return current{epoch: epoch, state: memberUnrevoked, assigned: keep, revoke: revoke, since: m.since}
 	}
 	for t, ps := range gain {
 		keep[t] = append(slices.Clone(keep[t]), ps...)
 		slices.Sort(keep[t])
+		for _, p := range ps {
+			since[topicIDPartition{t, p}] = cg.targetEpoch
+		}
 	}
 	state := memberStable
 	if blocked {
 		state = memberUnreleased
 	}
-	return current{epoch: cg.targetEpoch, state: state, assigned: keep, revoke: assignor.Set{}}
+	return current{epoch: cg.targetEpoch, state: state, assigned: keep, revoke: assignor.Set{}, since: since}
 }
 
 // touch gives a member its whole session again, with a timer that is moved lazily.

@@ -135,16 +135,25 @@ func (g *group) upgraded() ([]consumerMember, error) {
 			memberSubscription: memberSubscription{instance: m.instance, rack: subs[i].rack, clientID: m.clientID, clientHost: m.clientHost,
 				topics: subs[i].topics, rebalanceTimeout: m.rebalanceTimeout, classic: &classicSide{session: m.sessionTimeout, protocols: m.protocols}}}
 	}
-	if g.state == Stable {
-		return out, nil
-	}
-	// In a rebalance assignments are forgotten, and members say with their joins what they have kept of them.
 	for i, m := range order {
-		if m.assignment == nil {
+		// In a rebalance assignments are forgotten, and members say with their joins what they have kept of them.
+		if g.state != Stable && m.assignment == nil {
 			out[i].assigned = take(taken, g.c.ownedSet(subs[i].owned))
 		}
+		out[i].since = sinceOf(out[i].assigned, out[i].epoch)
 	}
 	return out, nil
+}
+
+// sinceOf is since for partitions that are a member's from one epoch on.
+func sinceOf(set assignor.Set, epoch int32) map[topicIDPartition]int32 {
+	since := map[topicIDPartition]int32{}
+	for t, ps := range set {
+		for _, p := range ps {
+			since[topicIDPartition{t, p}] = epoch
+		}
+	}
+	return since
 }
 
 // take takes the partitions that nobody else has: a leader may have given one to two members.

@@ -88,6 +88,8 @@ func (c *Coordinator) txnCommitter(r CommitRequest) (*group, error) {
 	switch {
 	case g == nil && r.Generation < 0:
 		return c.open(r.Group), nil
+	case g == nil && r.NotFoundError:
+		return nil, ErrGroupNotFound
 	case g == nil:
 		return nil, ErrIllegalGeneration
 	case g.state == Dead:
