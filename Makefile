@@ -53,6 +53,10 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 compat: bin/varve s3-server ## Run real clients of every language and the store suite against MinIO; writes docs/compatibility.md.
 	tests/compat/run.sh
 
+.PHONY: suites
+suites: bin/varve ## Run the test suites of client libraries (franz-go, kafka-go); writes docs/compatibility.md.
+	tests/compat/suites.sh
+
 .PHONY: differential
 differential: bin/varve ## Compare with Apache Kafka 4.4: its command line tools, and REQUESTS (default 5000) random requests.
 	tests/tools/kafka.sh install

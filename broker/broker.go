@@ -355,7 +355,11 @@ func (b *Broker) groupConfig() group.Config {
 	gc := &v.GroupConsumer
 	c.Consumer = group.ConsumerConfig{SessionTimeout: gc.SessionTimeout, MinSessionTimeout: gc.MinSessionTimeout,
 		MaxSessionTimeout: gc.MaxSessionTimeout, HeartbeatInterval: gc.HeartbeatInterval, MinHeartbeatInterval: gc.MinHeartbeatInterval,
-		MaxHeartbeatInterval: gc.MaxHeartbeatInterval, MaxSize: int(gc.MaxSize), Assignors: gc.Assignors}
+		MaxHeartbeatInterval: gc.MaxHeartbeatInterval, MaxSize: int(gc.MaxSize), Assignors: gc.Assignors,
+		Migration: group.Migration{
+			Upgrade:   gc.MigrationPolicy == "upgrade" || gc.MigrationPolicy == "bidirectional",
+			Downgrade: gc.MigrationPolicy == "downgrade" || gc.MigrationPolicy == "bidirectional",
+		}}
 	if all := b.ctl.Image().GroupConfigs; len(all) > 0 {
 		c.Consumer.Groups = make(map[string]group.ConsumerOverrides, len(all))
 		for id, set := range all {

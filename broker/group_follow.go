@@ -58,4 +58,12 @@ func (v topicsView) Topic(name string) (kafka.UUID, int32, bool) {
 	return t.ID, int32(len(t.Partitions)), true
 }
 
+func (v topicsView) Name(id kafka.UUID) (string, bool) {
+	t := v.im.TopicByID(id)
+	if t == nil {
+		return "", false
+	}
+	return t.Name, true
+}
+
 func (v topicsView) Names() []string { return v.im.TopicNames() }

@@ -188,6 +188,8 @@ func checkProduce(version, acks int16, p *partition.Partition, records []byte) e
 		return errOneBatch // a batch that is cut off counts for none
 	case hdr.Control():
 		return errControlBatch
+	case hdr.BaseOffset != 0:
+		return errBaseOffset
 	case hdr.HasProducer() && hdr.BaseSequence < 0:
 		return errNoSequence
 	case hdr.Codec() == record.Zstd && version < 7:

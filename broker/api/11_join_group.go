@@ -15,6 +15,9 @@ import (
 // members (KIP-345), v8 the reason (KIP-800), v9 skip_assignment (KIP-814). Protocol name and type are null where there are
 // none from v7 on, the name is empty before.
 //
+// In a group of the consumer protocol a member that speaks the consumers' embedded protocol is answered at once, with its epoch as
+// generation and no leader (KIP-848); where group.consumer.migration.policy is disabled, it is INCONSISTENT_GROUP_PROTOCOL.
+//
 // Deviation: Kafka leaves a join unanswered when the same member joins again; here the first one is answered
 // REBALANCE_IN_PROGRESS. The first join of an old client, whose member id nobody knows, ends with its connection.
 

@@ -11,7 +11,8 @@ import (
 // Heartbeat, v0–v4.
 //
 // REBALANCE_IN_PROGRESS calls the member to join again; the session is kept alive by it all the same. While the group is
-// being loaded heartbeats succeed blindly, as in Kafka. v3 brings the instance id (KIP-345).
+// being loaded heartbeats succeed blindly, as in Kafka. In a group of the consumer protocol a member is called to join when the group
+// has another epoch, when it has partitions to give up, and when those that it waits for are free. v3 brings the instance id (KIP-345).
 
 func (h *Handlers) heartbeat(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.HeartbeatRequest)

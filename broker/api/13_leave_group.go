@@ -12,7 +12,7 @@ import (
 //
 // One member up to v2, whose error is that of the answer; a batch from v3 on, with instance ids, by which an administrator
 // removes static members (KIP-345, KIP-571); v5 brings reasons (KIP-800). The last members are answered when the empty group
-// is durable.
+// is durable. Members of a group of the consumer protocol are removed alike, whatever protocol they speak.
 
 func (h *Handlers) leaveGroup(ctx context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.LeaveGroupRequest)

@@ -11,7 +11,8 @@ import (
 // SyncGroup, v0–v5.
 //
 // Members wait for the leader's assignment, and that is given out once it is durable. v3 brings the instance id (KIP-345),
-// v5 protocol type and name, which must be those of the group (KIP-559).
+// v5 protocol type and name, which must be those of the group (KIP-559). In a group of the consumer protocol a member gets what it
+// has now, in the version of its subscription.
 
 func (h *Handlers) syncGroup(_ context.Context, r *Request) (Later, error) {
 	req := r.Body.(*kmsg.SyncGroupRequest)

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/varvehq/varve/broker/txn"
@@ -18,10 +17,6 @@ func (h *Handlers) addOffsetsToTxn(ctx context.Context, r *Request) (kmsg.Respon
 	req := r.Body.(*kmsg.AddOffsetsToTxnRequest)
 	resp := kmsg.NewPtrAddOffsetsToTxnResponse()
 	resp.Version = req.Version
-	if req.Group == "" {
-		resp.ErrorCode = kerr.InvalidGroupID.Code
-		return resp, nil
-	}
 	tp, err := h.offsetsPartition(ctx, req.Group)
 	if err == nil {
 		err = h.Txns.Coordinator().Add(ctx, txn.AddRequest{ID: req.TransactionalID, ProducerID: req.ProducerID, Epoch: req.ProducerEpoch,

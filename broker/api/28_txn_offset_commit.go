@@ -24,6 +24,7 @@ func (h *Handlers) txnOffsetCommit(ctx context.Context, r *Request) (kmsg.Respon
 	resp.Version = req.Version
 	c := group.TxnCommitRequest{ProducerID: req.ProducerID, ProducerEpoch: req.ProducerEpoch}
 	c.Group, c.MemberID, c.InstanceID, c.Generation, c.Retention = req.Group, "", nil, -1, -1
+	c.NotFoundError = req.Version >= 6
 	if req.Version >= 3 {
 		c.MemberID, c.InstanceID, c.Generation = req.MemberID, req.InstanceID, req.Generation
 	}

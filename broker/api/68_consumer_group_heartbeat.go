@@ -21,9 +21,11 @@ import (
 // everything. In v0 the coordinator may be left to choose the member id; v1 knows regular expressions, of RE2's syntax. Where the
 // feature group.version is 0, it is UNSUPPORTED_VERSION.
 //
-// Deviations: a change of a group's subscriptions is assigned at once, with no least time between two assignments. A group
-// changes between this protocol and the classic one only while it has no members: until then it is GROUP_ID_NOT_FOUND here, and
-// INCONSISTENT_GROUP_PROTOCOL for those that join with JoinGroup.
+// A classic group that has members becomes one of this protocol when a member joins it so, and members of the classic one go on in
+// it (see package group); where group.consumer.migration.policy has no upgrade, or its members do not speak the consumers'
+// embedded protocol, the answer is GROUP_ID_NOT_FOUND.
+//
+// Deviation: a change of a group's subscriptions is assigned at once, with no least time between two assignments.
 
 func (h *Handlers) consumerGroupHeartbeat(ctx context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.ConsumerGroupHeartbeatRequest)

@@ -14,10 +14,14 @@ import (
 // ConsumerGroupDescribe, v0–v1 (KIP-848).
 //
 // Groups of the consumer protocol with their epochs, members, and what each has and is to have. A classic group is
-// GROUP_ID_NOT_FOUND. v1 tells the type of a member.
+// GROUP_ID_NOT_FOUND. v1 tells by which protocol a member came: 0 for the classic
+// one, 1 for that of consumer groups.
 
-// consumerMember is the type of members that speak the consumer protocol.
-const consumerMember = 1
+// The types of members, by the protocol that they speak.
+const (
+	classicMember  = 0
+	consumerMember = 1
+)
 
 func (h *Handlers) consumerGroupDescribe(ctx context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.ConsumerGroupDescribeRequest)
@@ -51,9 +55,10 @@ func (h *Handlers) describeConsumer(g *kmsg.ConsumerGroupDescribeResponseGroup, 
 	for _, m := range d.Members {
 		gm := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		gm.MemberID, gm.InstanceID, gm.RackID, gm.MemberEpoch = m.MemberID, m.InstanceID, m.RackID, m.Epoch
-		gm.ClientID, gm.ClientHost, gm.SubscribedTopics, gm.MemberType = m.ClientID, m.ClientHost, m.Topics, consumerMember
-		if m.Regex != "" {
-			gm.SubscribedTopicRegex = &m.Regex
+		gm.ClientID, gm.ClientHost, gm.SubscribedTopics, gm.SubscribedTopicRegex = m.ClientID, m.ClientHost, m.Topics, &m.Regex
+		gm.MemberType = consumerMember
+		if m.Classic {
+			gm.MemberType = classicMember
 		}
 		gm.Assignment, gm.TargetAssignment = h.describeSet(m.Assigned), h.describeSet(m.Target)
 		g.Members = append(g.Members, gm)

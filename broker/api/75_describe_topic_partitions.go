@@ -36,6 +36,10 @@ func (h *Handlers) describeTopicPartitions(_ context.Context, r *Request) (kmsg.
 	left := min(h.Controller.Configs().Broker(im.Dynamic(h.NodeID)).MaxRequestPartitions, req.ResponsePartitionLimit)
 	left = max(left, 1)
 	for _, name := range names {
+		if left == 0 {
+			resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name}
+			break
+		}
 		t := im.Topic(name)
 		if t == nil {
 			failed := failedTopic(name, topicNameError(name))
@@ -48,9 +52,7 @@ func (h *Handlers) describeTopicPartitions(_ context.Context, r *Request) (kmsg.
 			from = min(int(first), len(t.Partitions))
 		}
 		to := min(from+int(left), len(t.Partitions))
-		if to > from || left > 0 {
-			resp.Topics = append(resp.Topics, describedTopic(im, t, from, to))
-		}
+		resp.Topics = append(resp.Topics, describedTopic(im, t, from, to))
 		if left -= int32(to - from); to < len(t.Partitions) {
 			resp.NextCursor = &kmsg.DescribeTopicPartitionsResponseNextCursor{Topic: name, Partition: int32(to)}
 			break

@@ -456,7 +456,7 @@ func TestDescribeConfigs(t *testing.T) {
 		if !node["num.partitions"].ReadOnly || node["message.max.bytes"].ReadOnly {
 			t.Error("read-only flags")
 		}
-		if got := described(resp.Resources[5]); len(got) != 1 || *got["message.max.bytes"].Value != "2000" {
+		if got := described(resp.Resources[5]); len(got) != 2 || *got["message.max.bytes"].Value != "2000" || *got["min.insync.replicas"].Value != "1" {
 			t.Errorf("%+v", got)
 		}
 		req.Resources = append(req.Resources, kmsg.DescribeConfigsRequestResource{ResourceType: 99})

@@ -34,6 +34,7 @@ var (
 	errMagic            = errors.New("only record batches of magic 2 are accepted")
 	errZstd             = errors.New("zstd needs Produce version 7 or later")
 	errControlBatch     = errors.New("clients may not write control batches")
+	errBaseOffset       = errors.New("a batch that is produced begins at offset 0")
 	errNoSequence       = errors.New("a producer's batch needs a sequence number")
 	errSeveralProducers = errors.New("transactional records contained more than one producer id")
 	errProducerID       = errors.New("a transactional batch needs the request to have a transactional id, and a producer id")
@@ -49,6 +50,7 @@ var dataErrors = []errorCode{
 	{errMagic, kerr.InvalidRecord},
 	{errControlBatch, kerr.InvalidRecord},
 	{errZstd, kerr.UnsupportedCompressionType},
+	{errBaseOffset, kerr.InvalidRecord},
 	{errNoSequence, kerr.InvalidRecord},
 	{errSeveralProducers, kerr.InvalidProducerIDMapping},
 	{errProducerID, kerr.TransactionalIDAuthorizationFailed},

@@ -110,7 +110,7 @@ func (h *Handlers) groupAPIs() []Entry {
 		{Key: 42, Name: "DeleteGroups", Min: 0, Max: 3, Handle: h.deleteGroups},
 		{Key: 47, Name: "OffsetDelete", Min: 0, Max: 0, FrameLimit: groupFrameLimit, Handle: h.offsetDelete},
 		{Key: 68, Name: "ConsumerGroupHeartbeat", Min: 0, Max: 1, Handle: h.consumerGroupHeartbeat,
-			Note: "Every change of a group is assigned at once; groups change between the protocols only while they have no members"},
+			Note: "Every change of a group is assigned at once"},
 		{Key: 69, Name: "ConsumerGroupDescribe", Min: 0, Max: 1, Handle: h.consumerGroupDescribe},
 	}
 }

@@ -210,9 +210,6 @@ func (c *sessionCache) open(req *kmsg.FetchRequest, specs []fetchSpec) (fetchCon
 	if s == nil {
 		return fetchContext{code: kerr.FetchSessionIDNotFound.Code}, specs
 	}
-	if s.ids != ids {
-		return fetchContext{code: kerr.FetchSessionTopicIDError.Code}, specs
-	}
 	return c.continueSession(s, req, specs)
 }
 
@@ -221,6 +218,9 @@ func (c *sessionCache) continueSession(s *fetchSession, req *kmsg.FetchRequest, 
 	defer s.mu.Unlock()
 	if s.mu.epoch != req.SessionEpoch {
 		return fetchContext{code: kerr.InvalidFetchSessionEpoch.Code}, specs
+	}
+	if s.ids != (req.Version >= 13) {
+		return fetchContext{code: kerr.FetchSessionTopicIDError.Code}, specs
 	}
 	at := len(specs)
 	specs = appendSpecs(specs, req)
@@ -266,7 +266,7 @@ func appendSpecs(specs []fetchSpec, req *kmsg.FetchRequest) []fetchSpec {
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			specs = append(specs, fetchSpec{fetchKey: keyOf(req.Version, t.Topic, t.TopicID, p.Partition), offset: p.FetchOffset,
-				maxBytes: p.PartitionMaxBytes, leaderEpoch: p.CurrentLeaderEpoch, lastFetched: p.LastFetchedEpoch})
+				maxBytes: p.PartitionMaxBytes, leaderEpoch: max(p.CurrentLeaderEpoch, -1), lastFetched: p.LastFetchedEpoch})
 		}
 	}
 	return specs

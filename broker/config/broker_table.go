@@ -9,7 +9,6 @@ const (
 	unusedIO       = "Varve's connections and disks need no such setting"
 	unusedReplica  = "replication waits for clusters of several nodes"
 	unusedInterval = "every change of a group is assigned at once"
-	unusedPolicy   = "groups change between the protocols only while they have no members"
 	unusedShare    = "share groups are not served yet"
 	unusedStreams  = "streams groups are not served yet"
 	unusedVerify   = "partitions are always checked"
@@ -50,6 +49,16 @@ var networkDefs = []Def{
 	{Name: "process.roles", Type: List, NoDefault: true, Doc: "The roles of this node: broker, controller."},
 	{Name: "queued.max.requests", Type: Int, Default: "500", check: atLeast(1), Unused: unusedIO, Doc: "The most requests that wait for a thread."},
 	{Name: "sasl.enabled.mechanisms", Type: List, Default: "GSSAPI", Scope: PerBroker, Unused: unusedSecurity, Doc: "The SASL mechanisms that clients may use."},
+	{Name: "sasl.kerberos.kinit.cmd", Type: String, Default: "/usr/bin/kinit", Scope: PerBroker, Unused: unusedSecurity, Doc: "The path of kinit."},
+	{Name: "sasl.kerberos.min.time.before.relogin", Type: Long, Default: "60000", Scope: PerBroker, Unused: unusedSecurity, Doc: "How long a Kerberos login waits before the next, in ms."},
+	{Name: "sasl.kerberos.principal.to.local.rules", Type: List, Default: "DEFAULT", Scope: PerBroker, Unused: unusedSecurity, Doc: "The rules that make short names of Kerberos principals."},
+	{Name: "sasl.kerberos.service.name", Type: String, NoDefault: true, Scope: PerBroker, Unused: unusedSecurity, Doc: "The Kerberos principal that the broker runs as."},
+	{Name: "sasl.kerberos.ticket.renew.jitter", Type: Double, Default: "0.05", Scope: PerBroker, Unused: unusedSecurity, Doc: "The share of random added to the time of renewal."},
+	{Name: "sasl.kerberos.ticket.renew.window.factor", Type: Double, Default: "0.8", Scope: PerBroker, Unused: unusedSecurity, Doc: "The share of a ticket's life after which it is renewed."},
+	{Name: "sasl.login.refresh.buffer.seconds", Type: Short, Default: "300", Scope: PerBroker, check: between(0, 3600), Unused: unusedSecurity, Doc: "How long before its end a credential is refreshed."},
+	{Name: "sasl.login.refresh.min.period.seconds", Type: Short, Default: "60", Scope: PerBroker, check: between(0, 900), Unused: unusedSecurity, Doc: "The shortest time between two refreshes."},
+	{Name: "sasl.login.refresh.window.factor", Type: Double, Default: "0.8", Scope: PerBroker, check: betweenFloat(0.5, 1), Unused: unusedSecurity, Doc: "The share of a credential's life after which it is refreshed."},
+	{Name: "sasl.login.refresh.window.jitter", Type: Double, Default: "0.05", Scope: PerBroker, check: betweenFloat(0, 0.25), Unused: unusedSecurity, Doc: "The share of random added to the time of refresh."},
 	{Name: "socket.listen.backlog.size", Type: Int, Default: "50", check: atLeast(1), Unused: unusedIO, Doc: "The most connections that wait to be accepted."},
 	{Name: "socket.receive.buffer.bytes", Type: Int, Default: "102400", Unused: unusedIO, Doc: "The size of receive buffers; -1 is the system's."},
 	{Name: "socket.request.max.bytes", Type: Int, Default: "104857600", check: atLeast(1), Doc: "The largest request."},
@@ -111,7 +120,7 @@ var logDefs = []Def{
 	{Name: "log.segment.delete.delay.ms", Type: Long, Default: "60000", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' file.delete.delay.ms."},
 	{Name: "max.decompressed.message.bytes", Type: Int, Default: maxArray, Scope: ClusterWide, check: atLeast(0), Doc: "Topics' max.decompressed.message.bytes."},
 	{Name: "message.max.bytes", Type: Int, Default: "1048588", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' max.message.bytes."},
-	{Name: "min.insync.replicas", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(1), Doc: "Topics' min.insync.replicas."},
+	{Name: "min.insync.replicas", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(1), Doc: "Topics' min.insync.replicas. A new cluster takes the value of its first node's file as a dynamic one."},
 	{Name: "num.partitions", Type: Int, Default: "1", check: atLeast(1), Doc: "The partitions of topics made without a number."},
 	{Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", Scope: ClusterWide, check: atLeast(1), Doc: "How many logs are recovered at a time at start-up."},
 	{Name: "unclean.leader.election.enable", Type: Boolean, Default: "false", Scope: ClusterWide, Doc: "Topics' unclean.leader.election.enable."},
@@ -145,7 +154,7 @@ var coordinatorDefs = []Def{
 	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", check: atLeast(1), Doc: "The longest heartbeat interval that a group may set for itself."},
 	{Name: "group.consumer.max.session.timeout.ms", Type: Int, Default: "60000", check: atLeast(1), Doc: "The longest session timeout that a group may set for itself."},
 	{Name: "group.consumer.max.size", Type: Int, Default: maxInt, check: atLeast(1), Doc: "The most members of a group of the consumer protocol."},
-	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOf("disabled", "downgrade", "upgrade", "bidirectional"), Unused: unusedPolicy, Doc: "Whether groups change between the two protocols while they have members."},
+	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOf("disabled", "downgrade", "upgrade", "bidirectional"), Doc: "How groups with members may change between the protocols: to the consumer protocol (upgrade) when a member of it joins, to the classic one (downgrade) when its last member of the consumer protocol leaves."},
 	{Name: "group.consumer.min.heartbeat.interval.ms", Type: Int, Default: "5000", check: atLeast(1), Doc: "The shortest heartbeat interval that a group may set for itself."},
 	{Name: "group.consumer.min.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Doc: "The shortest session timeout that a group may set for itself."},
 	{Name: "group.consumer.session.timeout.ms", Type: Int, Default: "45000", check: atLeast(1), Doc: "When a silent member of a group of the consumer protocol is given up."},

@@ -48,11 +48,8 @@ func (r *Resolver) ValidateGroup(overrides map[string]string, dyn Dynamic) error
 			continue
 		}
 		n, _ := strconv.ParseInt(text, 10, 64) // it was validated
-		if lo := "group.consumer.min." + what; n < rd.long(lo) {
-			return fmt.Errorf("%w: consumer.%s must be greater than or equal to %s", ErrInvalid, what, lo)
-		}
-		if hi := "group.consumer.max." + what; n > rd.long(hi) {
-			return fmt.Errorf("%w: consumer.%s must be less than or equal to %s", ErrInvalid, what, hi)
+		if lo, hi := rd.long("group.consumer.min."+what), rd.long("group.consumer.max."+what); n < lo || n > hi {
+			return fmt.Errorf("%w: consumer.%s must be in the range %d to %d inclusive.", ErrInvalid, what, lo, hi) //nolint:staticcheck // Kafka's text
 		}
 	}
 	group := &reader{r: r, index: groupIndex, overrides: overrides, dyn: dyn}

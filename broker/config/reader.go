@@ -197,6 +197,7 @@ func (r *Resolver) Broker(dyn Dynamic) Broker {
 			MaxSessionTimeout: rd.millis("group.consumer.max.session.timeout.ms"), HeartbeatInterval: rd.millis("group.consumer.heartbeat.interval.ms"),
 			MinHeartbeatInterval: rd.millis("group.consumer.min.heartbeat.interval.ms"), MaxHeartbeatInterval: rd.millis("group.consumer.max.heartbeat.interval.ms"),
 			MaxSize: rd.int("group.consumer.max.size"), Assignors: rd.list("group.consumer.assignors"),
+			MigrationPolicy: rd.text("group.consumer.migration.policy"),
 		},
 
 		TransactionTopicPartitions:   rd.int("transaction.state.log.num.partitions"),

@@ -73,4 +73,5 @@ type GroupConsumer struct {
 	HeartbeatInterval, MinHeartbeatInterval, MaxHeartbeatInterval time.Duration
 	MaxSize                                                       int32
 	Assignors                                                     []string
+	MigrationPolicy                                               string // disabled, upgrade, downgrade or bidirectional
 }

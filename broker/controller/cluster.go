@@ -33,7 +33,7 @@ func (c *Controller) AlterConfigs(ctx context.Context, alterations []ConfigAlter
 
 func (p *proposal) alter(a *ConfigAlteration) error {
 	before, missing := p.configsOf(a.Type, a.Name)
-	if missing != nil && a.Type != ResourceTopic {
+	if missing != nil && !errors.Is(missing, ErrUnknownTopic) {
 		return missing
 	}
 	after := make(map[string]string)
@@ -41,17 +41,14 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 		maps.Copy(after, before)
 	}
 	for i, ch := range a.Changes {
-		for _, other := range a.Changes[:i] {
-			if other.Key == ch.Key {
-				return fmt.Errorf("%w: Error due to duplicate config keys: %s", ErrInvalidRequest, ch.Key)
-			}
+		if slices.ContainsFunc(a.Changes[:i], func(other ConfigChange) bool { return other.Key == ch.Key }) {
+			return fmt.Errorf("%w: Error due to duplicate config keys: %s", ErrInvalidRequest, ch.Key)
 		}
+	}
+	for _, ch := range a.Changes {
 		if err := p.env.Configs.Apply(after, a.Type.configKind(), ch.Op, ch.Key, ch.Value); err != nil {
 			return err
 		}
-	}
-	if missing != nil && !errors.Is(missing, ErrUnknownTopic) {
-		return missing
 	}
 	// What is wrong with the configs is told of a topic that does not exist too, as in Kafka.
 	if err := p.checkConfigs(a, before, after); err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/varvehq/varve/broker/config"
 	"github.com/varvehq/varve/internal/kafka"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -94,6 +95,9 @@ func Open(env Env) (*Controller, error) {
 // raftID is a node's id in Raft, where 0 means none.
 func raftID(node int32) uint64 { return uint64(node) + 1 }
 
+// minInsync is the config that a new cluster has for all its brokers, with the value of its first node's file.
+const minInsync = "min.insync.replicas"
+
 func (c *Controller) bootstrap() *snapshotContent {
 	id := c.env.ClusterID
 	if id == "" {
@@ -105,6 +109,9 @@ func (c *Controller) bootstrap() *snapshotContent {
 			records = AppendRecords(records, &FeatureRecord{Name: f.Name, Level: f.Initial})
 		}
 	}
+	// Apache Kafka's clusters have it as a config of their own from the first (KIP-966), and tools and clients show it.
+	records = AppendRecords(records, &ConfigRecord{Type: ResourceBroker, Key: minInsync,
+		Value: fmt.Sprint(c.env.Configs.Topic(nil, config.Dynamic{}).MinInsyncReplicas)})
 	return &snapshotContent{
 		at: logPosition{index: 1, term: 1}, records: records,
 		conf: &raftpb.ConfState{Voters: []uint64{raftID(c.env.NodeID)}},

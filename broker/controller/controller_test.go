@@ -18,6 +18,7 @@ import (
 func TestOpenMakesCluster(t *testing.T) {
 	env := testEnv(t, vfs.NewMem())
 	env.ClusterID, env.NewID = "", nil
+	env.Configs = testConfigs(t, config.Options{Static: map[string]string{"min.insync.replicas": "2"}})
 	c := open(t, env)
 	im := c.Image()
 	if len(im.ClusterID) != 22 {
@@ -25,6 +26,9 @@ func TestOpenMakesCluster(t *testing.T) {
 	}
 	if im.Features["metadata.version"] != MetadataVersion {
 		t.Errorf("features %v", im.Features)
+	}
+	if own := im.BrokerConfigs[""]; len(own) != 1 || own["min.insync.replicas"] != "2" {
+		t.Errorf("configs %v", own)
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)

@@ -59,14 +59,14 @@ func (p *proposal) createTopic(t *NewTopic, repeated bool, budget *int) TopicRes
 	if err := p.checkName(t.Name); err != nil {
 		return fail(err)
 	}
+	if err := p.env.Configs.ValidateTopic(t.Configs, p.dynamic()); err != nil {
+		return fail(err)
+	}
 	if t.Invalid != nil {
 		return fail(t.Invalid)
 	}
 	assignments, err := p.assign(t, *budget)
 	if err != nil {
-		return fail(err)
-	}
-	if err := p.env.Configs.ValidateTopic(t.Configs, p.dynamic()); err != nil {
 		return fail(err)
 	}
 	id := t.ID

@@ -9,6 +9,9 @@ import (
 // recordOverhead is the most that a record takes beside its key and value.
 const recordOverhead = 32
 
+// Size is the most that a batch of the write takes. One that is larger than the largest batch goes in several.
+func (w Write) Size() int { return record.HeaderSize + w.size() }
+
 func (w Write) size() int {
 	n := 0
 	for _, r := range w.Records {

@@ -40,8 +40,17 @@ type ConsumerConfig struct {
 	MaxSize int
 	// Assignors are those that members may choose, the default first.
 	Assignors []string
+	// Migration is how groups with members may change between the protocols (group.consumer.migration.policy).
+	Migration Migration
 	// Groups are the settings that groups have of their own; 0 is none.
 	Groups map[string]ConsumerOverrides
+}
+
+// Migration tells how groups with members may change their protocol: Upgrade to the consumer protocol when a member of it joins,
+// Downgrade to the classic one when the last member of the consumer protocol is gone. Where there is neither, no member of the
+// classic protocol joins a group of the other.
+type Migration struct {
+	Upgrade, Downgrade bool
 }
 
 // ConsumerOverrides are the settings that one group has.
@@ -65,6 +74,7 @@ func DefaultConfig() Config {
 			SessionTimeout: 45 * time.Second, MinSessionTimeout: 45 * time.Second, MaxSessionTimeout: time.Minute,
 			HeartbeatInterval: 5 * time.Second, MinHeartbeatInterval: 5 * time.Second, MaxHeartbeatInterval: 15 * time.Second,
 			MaxSize: 1<<31 - 1, Assignors: []string{"uniform", "range"},
+			Migration: Migration{Upgrade: true, Downgrade: true},
 		},
 	}
 }

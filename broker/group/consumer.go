@@ -22,6 +22,8 @@ import (
 type Topics interface {
 	// Topic tells a topic's id and how many partitions it has.
 	Topic(name string) (id kafka.UUID, partitions int32, ok bool)
+	// Name tells the name of the topic that has an id.
+	Name(id kafka.UUID) (string, bool)
 	// Names are the names of all topics, in order.
 	Names() []string
 }
@@ -30,6 +32,7 @@ type Topics interface {
 type noTopics struct{}
 
 func (noTopics) Topic(string) (kafka.UUID, int32, bool) { return kafka.UUID{}, 0, false }
+func (noTopics) Name(kafka.UUID) (string, bool)         { return "", false }
 func (noTopics) Names() []string                        { return nil }
 
 // memberState is where a member stands on its way to the target. The numbers are those of the log.
@@ -59,6 +62,8 @@ type consumerMember struct {
 	deadline time.Time
 	session  *timer
 	revoking *timer // how long it may take to give up partitions
+	// of a member of the classic protocol: how long it may take to join again, and to sync
+	rejoining, syncing *timer
 }
 
 // subscription is what a member asks for.
@@ -68,13 +73,14 @@ type memberSubscription struct {
 	topics               []string // in order
 	regex                string   // "" for none
 	rebalanceTimeout     time.Duration
-	assignor             string // "" for the group's
+	assignor             string       // "" for the group's
+	classic              *classicSide // nil for a member of the consumer protocol
 }
 
 func (s *memberSubscription) equal(o *memberSubscription) bool {
 	return sameText(s.instance, o.instance) && sameText(s.rack, o.rack) && s.clientID == o.clientID &&
 		s.clientHost == o.clientHost && slices.Equal(s.topics, o.topics) && s.regex == o.regex &&
-		s.rebalanceTimeout == o.rebalanceTimeout && s.assignor == o.assignor
+		s.rebalanceTimeout == o.rebalanceTimeout && s.assignor == o.assignor && s.classic.equal(o.classic)
 }
 
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -84,11 +90,13 @@ type current struct {
 	epoch, previous int32
 	state           memberState
 	assigned        assignor.Set
-	revoke          assignor.Set // what it has to give up
+	revoke          assignor.Set               // what it has to give up
+	since           map[topicIDPartition]int32 // the epoch at which it got each of them; never changed in place
 }
 
 func (c *current) equal(o *current) bool {
-	return c.epoch == o.epoch && c.previous == o.previous && c.state == o.state && sameSet(c.assigned, o.assigned) && sameSet(c.revoke, o.revoke)
+	return c.epoch == o.epoch && c.previous == o.previous && c.state == o.state && sameSet(c.assigned, o.assigned) && sameSet(c.revoke, o.revoke) &&
+		maps.Equal(c.since, o.since)
 }
 
 func sameSet(a, b assignor.Set) bool { return maps.EqualFunc(a, b, slices.Equal[[]int32]) }
@@ -119,8 +127,11 @@ type consumerGroup struct {
 	stale       bool                        // topics have changed since hash
 }
 
+// firstEpoch is the epoch of a group that had no members yet.
+const firstEpoch = 1
+
 func newConsumerGroup(g *group) *consumerGroup {
-	return &consumerGroup{g: g, members: map[string]*consumerMember{}, static: map[string]string{}, regexes: map[string]*resolved{},
+	return &consumerGroup{g: g, epoch: firstEpoch, targetEpoch: firstEpoch, members: map[string]*consumerMember{}, static: map[string]string{}, regexes: map[string]*resolved{},
 		owners: map[topicIDPartition]string{}}
 }
 

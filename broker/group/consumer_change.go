@@ -60,9 +60,12 @@ func (ch memberChange) apply(cg *consumerGroup) {
 	}
 	if ch.gone {
 		cg.g.c.stopTimer(&m.session)
-		cg.g.c.stopTimer(&m.revoking)
+		cg.stopTimers(m)
 		delete(cg.members, ch.id)
 		return
+	}
+	if (m.classic == nil) != (ch.classic == nil) {
+		cg.stopTimers(m)
 	}
 	m.known = true
 	if m.memberSubscription = ch.memberSubscription; m.instance != nil {
@@ -103,6 +106,13 @@ func (cg *consumerGroup) member(id string) *consumerMember {
 	return m
 }
 
+// stopTimers stops the timers of a member's progress.
+func (cg *consumerGroup) stopTimers(m *consumerMember) {
+	cg.g.c.stopTimer(&m.revoking)
+	cg.g.c.stopTimer(&m.rejoining)
+	cg.g.c.stopTimer(&m.syncing)
+}
+
 // disown forgets that a member has partitions.
 func (cg *consumerGroup) disown(m *consumerMember) {
 	for _, set := range [...]assignor.Set{m.assigned, m.revoke} {
@@ -120,6 +130,10 @@ func (cg *consumerGroup) disown(m *consumerMember) {
 type step struct {
 	cg      *consumerGroup
 	records []Record
+	// seam is where the records may be written in two: those before it and those behind it belong together. 0 is none.
+	seam int
+	// unsettled says that the members are to be assigned anew, whatever has changed.
+	unsettled bool
 }
 
 func (s *step) do(ch change) {
@@ -135,10 +149,17 @@ func (s *step) commit(done func(error)) {
 		return
 	}
 	changes := len(s.records) > 0
-	g.write(s.records, func(err error) {
+	written := func(err error) {
 		if err != nil && changes {
 			g.c.eff.Reload = true
 		}
+	}
+	if s.seam > 0 && (Write{Records: s.records}).Size() > g.c.cfg.MaxBatchBytes {
+		g.write(s.records[:s.seam], written)
+		s.records = s.records[s.seam:]
+	}
+	g.write(s.records, func(err error) {
+		written(err)
 		done(err)
 	})
 }

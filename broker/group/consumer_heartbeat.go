@@ -75,15 +75,15 @@ func (c *Coordinator) onConsumerHeartbeat(e ConsumerHeartbeat) {
 
 // consumerHeartbeat returns why the request is refused; otherwise it is or will be answered.
 func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
+	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
+		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
+	}
 	var pattern *regexp.Regexp
 	if e.Regex != nil && *e.Regex != "" {
 		var err error
 		if pattern, err = regexp.Compile(`\A(?:` + *e.Regex + `)\z`); err != nil {
 			return fmt.Errorf("%w: SubscribedTopicRegex `%s` is not a valid regular expression: %w", ErrInvalidRegex, *e.Regex, err)
 		}
-	}
-	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
-		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
 	}
 	if size := e.textSize(); size > c.cfg.MaxBatchBytes/2 {
 		return fmt.Errorf("%w: a subscription of %d bytes", coordinator.ErrRecordTooLarge, size)
@@ -97,31 +97,17 @@ func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
 	if err != nil {
 		return err
 	}
+	s.enter()
 	next := cg.subscribe(m, e)
 	before := current{}
-	switch {
-	case m == nil:
-	case m.id != e.MemberID:
+	if m != nil && m.id != e.MemberID {
 		s.replaceStatic(m, e.MemberID)
 		m = cg.members[e.MemberID]
-		before = m.current
-	default:
+	}
+	if m != nil {
 		before = m.current
 	}
-	changed := m == nil || !slices.Equal(m.topics, next.topics) || m.regex != next.regex
-	if m == nil || !m.memberSubscription.equal(&next) {
-		old := ""
-		if m != nil {
-			old = m.regex
-		}
-		s.do(memberChange{id: e.MemberID, memberSubscription: next})
-		s.dropRegex(old)
-	}
-	m = cg.members[e.MemberID]
-	changed = s.resolve(m.regex, pattern) || changed
-	s.bump(changed)
-	s.assign()
-	s.reconcile(m, e.Owned)
+	m = s.advance(m, e.MemberID, next, pattern, e.Owned)
 	cg.touch(m)
 	r := cg.answer(m, e, before)
 	s.commit(func(err error) {
@@ -131,6 +117,30 @@ func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
 		c.reply(e.To, r)
 	})
 	return nil
+}
+
+// advance takes over what a member asks for, m being nil for a new one, and moves it on. pattern is its regular expression, or nil.
+func (s *step) advance(m *consumerMember, id string, next memberSubscription, pattern *regexp.Regexp, owned assignor.Set) *consumerMember {
+	changed := len(next.topics) > 0 || next.regex != ""
+	if m != nil {
+		changed = !slices.Equal(m.topics, next.topics) || m.regex != next.regex
+	}
+	changed = changed || s.unsettled
+	preferred := s.cg.assignorName()
+	if m == nil || !m.memberSubscription.equal(&next) {
+		old := ""
+		if m != nil {
+			old = m.regex
+		}
+		s.do(memberChange{id: id, memberSubscription: next})
+		s.dropRegex(old)
+	}
+	m = s.cg.members[id]
+	changed = s.resolve(m.regex, pattern) || changed || s.cg.assignorName() != preferred
+	s.bump(changed)
+	s.assign()
+	s.reconcile(m, owned)
+	return m
 }
 
 // answer tells a member where it stands.
@@ -145,56 +155,13 @@ func (cg *consumerGroup) answer(m *consumerMember, e ConsumerHeartbeat, before c
 	return r
 }
 
-// openConsumer finds a group of the consumer protocol. Where create is set, it makes one, also out of a classic group that has
-// no members.
-func (c *Coordinator) openConsumer(id string, create bool) (*step, error) {
-	g := c.groups[id]
-	switch {
-	case g != nil && g.state == Dead:
-		return nil, coordinator.ErrUnavailable
-	case g != nil && g.consumer != nil:
-		return &step{cg: g.consumer}, nil
-	case !create && g == nil:
-		return nil, fmt.Errorf("%w: Group %s not found", ErrGroupNotFound, id)
-	case !create || g != nil && !g.idle():
-		return nil, fmt.Errorf("%w: Group %s is not a consumer group", ErrGroupNotFound, id)
-	}
-	g = c.open(id)
-	s := &step{cg: newConsumerGroup(g)}
-	if g.persisted {
-		s.records = append(s.records, Record{Key: groupKey(id)})
-	}
-	g.beClassic() // with nothing left of it
-	g.consumer = s.cg
-	return s, nil
-}
-
-// idle reports whether a classic group has no members and none to come.
-func (g *group) idle() bool {
-	return g.state == Empty && len(g.members) == 0 && len(g.pendingJoin) == 0
-}
-
-// beClassic makes the group a new classic one, with the offsets that it has.
-func (g *group) beClassic() {
-	g.consumer, g.persisted = nil, false
-	g.generation, g.protocolType, g.protocol, g.leader = 0, "", "", ""
-	g.stateSince, g.subscribed = g.c.millis(), nil
-}
-
-// tombstones delete what the log has of a group without members.
-func (cg *consumerGroup) tombstones() []Record {
-	id := cg.g.id
-	return []Record{targetEpochChange{gone: true}.record(id), epochChange{gone: true}.record(id)}
-}
-
 // committedMember finds the member that a heartbeat is of, nil for a new one. A static member that comes back is the one of
 // before, with its old id.
 func (cg *consumerGroup) committedMember(e ConsumerHeartbeat) (*consumerMember, error) {
 	m := cg.members[e.MemberID]
-	if e.Epoch == JoinEpoch && m == nil && len(cg.members) >= cg.g.c.cfg.Consumer.MaxSize {
-		if e.InstanceID == nil || cg.static[*e.InstanceID] == "" {
-			return nil, fmt.Errorf("%w: The consumer group has reached its maximum capacity of %d members.", //nolint:staticcheck // Kafka's text
-				ErrGroupFull, cg.g.c.cfg.Consumer.MaxSize)
+	if e.Epoch == JoinEpoch {
+		if err := cg.checkRoom(e.MemberID, e.InstanceID); err != nil {
+			return nil, err
 		}
 	}
 	if e.InstanceID != nil {
@@ -212,6 +179,15 @@ func (cg *consumerGroup) committedMember(e ConsumerHeartbeat) (*consumerMember, 
 	return m, m.fence(e)
 }
 
+// checkRoom refuses a new member of a full group.
+func (cg *consumerGroup) checkRoom(member string, instance *string) error {
+	limit := cg.g.c.cfg.Consumer.MaxSize
+	if cg.members[member] != nil || len(cg.members) < limit || instance != nil && cg.static[*instance] != "" {
+		return nil
+	}
+	return fmt.Errorf("%w: The consumer group has reached its maximum capacity of %d members.", ErrGroupFull, limit) //nolint:staticcheck // Kafka's text
+}
+
 // staticMember is the member that has the instance id of a heartbeat.
 func (cg *consumerGroup) staticMember(e ConsumerHeartbeat) (*consumerMember, error) {
 	m := cg.members[cg.static[*e.InstanceID]]
@@ -220,7 +196,7 @@ func (cg *consumerGroup) staticMember(e ConsumerHeartbeat) (*consumerMember, err
 		return nil, fmt.Errorf("%w: Instance id %s is unknown.", ErrUnknownMember, *e.InstanceID) //nolint:staticcheck // Kafka's text
 	case e.Epoch != JoinEpoch && m.id != e.MemberID:
 		return nil, fmt.Errorf("%w: Static member %s with instance id %s was fenced by member %s.", ErrFenced, e.MemberID, *e.InstanceID, m.id) //nolint:staticcheck // Kafka's text
-	case m != nil && m.id != e.MemberID && m.epoch != StaticLeaveEpoch:
+	case m != nil && e.Epoch == JoinEpoch && m.epoch != StaticLeaveEpoch && m.classic == nil:
 		return nil, fmt.Errorf("%w: Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.", //nolint:staticcheck // Kafka's text
 			ErrUnreleasedInstance, e.MemberID, *e.InstanceID, m.id)
 	}
@@ -259,7 +235,7 @@ func (cg *consumerGroup) subscribe(m *consumerMember, e ConsumerHeartbeat) membe
 	if m != nil {
 		s = m.memberSubscription
 	}
-	s.clientID, s.clientHost = e.ClientID, e.ClientHost
+	s.clientID, s.clientHost, s.classic = e.ClientID, e.ClientHost, nil
 	if e.InstanceID != nil {
 		s.instance = e.InstanceID
 	}
@@ -425,10 +401,18 @@ func (c *Coordinator) leaveConsumer(e ConsumerHeartbeat) error {
 	return nil
 }
 
-// fence removes a member; the others take its partitions over.
-func (s *step) fence(m *consumerMember) {
-	regex := m.regex
-	s.forget(m)
-	s.dropRegex(regex)
+// fence removes members; the others take their partitions over. Where those are all of the classic protocol, they may go on as a
+// classic group.
+func (s *step) fence(gone ...*consumerMember) {
+	if s.downgrade(gone, nil) {
+		return
+	}
+	for _, m := range gone {
+		s.forget(m)
+		s.dropRegex(m.regex)
+	}
 	s.bump(true)
+	if len(s.cg.members) == 0 { // which has its assignment at once
+		s.do(targetEpochChange{epoch: int64(s.cg.epoch)})
+	}
 }

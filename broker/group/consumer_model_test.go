@@ -28,6 +28,14 @@ func (f fixedTopics) Topic(name string) (kafka.UUID, int32, bool) {
 	n, ok := f[name]
 	return fixedID(name), n, ok
 }
+func (f fixedTopics) Name(id kafka.UUID) (string, bool) {
+	for name := range f {
+		if fixedID(name) == id {
+			return name, true
+		}
+	}
+	return "", false
+}
 func (f fixedTopics) Names() []string { return slices.Sorted(maps.Keys(f)) }
 
 // fleet is a group of clients that keep to the protocol, and a coordinator whose log may lose its last writes with a crash.
@@ -44,6 +52,7 @@ type fleet struct {
 	next    int
 	epochs  map[string]int32 // the last epoch of each member that was told
 	group   int32
+	mixed   mixedFleet
 }
 
 // client is one consumer: what it was told to own, it owns until it says that it does not.
@@ -56,12 +65,15 @@ type client struct {
 	owned    assignor.Set
 	told     assignor.Set // nil once it has what it was told to have
 	waits    bool
-	whole    bool // the next request tells everything, as after an error
+	heard    time.Time     // when it was last heard
+	whole    bool          // the next request tells everything, as after an error
+	classic  *classicState // nil for a client of the consumer protocol
 }
 
 func newFleet(t *testing.T, seed uint64) *fleet {
 	f := &fleet{t: t, r: rand.New(rand.NewPCG(seed, 848)), now: time.UnixMilli(1_000_000), cfg: DefaultConfig(),
-		topics: fixedTopics{"a": 4, "b": 3, "ab": 2}, clients: map[string]*client{}, epochs: map[string]int32{}}
+		topics: fixedTopics{"a": 4, "b": 3, "ab": 2}, clients: map[string]*client{}, epochs: map[string]int32{},
+		mixed: mixedFleet{acked: map[topicIDPartition]int64{}, types: map[string]int{}}}
 	f.load()
 	return f
 }
@@ -73,7 +85,10 @@ func (f *fleet) load() {
 			f.t.Fatal(err)
 		}
 	}
-	co, eff, err := l.Coordinator(&f.cfg, f.now, func(p string) string { return p })
+	co, eff, err := l.Coordinator(&f.cfg, f.now, func(p string) string {
+		f.mixed.ids++
+		return fmt.Sprint(p, "-", f.mixed.ids)
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -87,15 +102,22 @@ func (f *fleet) step(e Event) { f.effects(f.co.Step(f.now, e)) }
 func (f *fleet) effects(eff Effects) {
 	f.held = append(f.held, eff.Writes...)
 	for _, r := range eff.Replies {
-		f.told(r.To.(string), r.Body.(ConsumerHeartbeatResponse))
+		switch to := r.To.(type) {
+		case string:
+			f.told(to, r.Body.(ConsumerHeartbeatResponse))
+		case *asked:
+			f.toldClassic(to, r.Body)
+		}
 	}
 	if eff.Reload {
-		f.crash()
+		f.crash(true)
 	}
 }
 
-// crash loses what is not durable; every request that waits is answered with an error.
-func (f *fleet) crash() {
+// crash loses what is not durable; every request that waits is answered with an error. ahead says that a write was refused, so that
+// the coordinator is not what is in the log.
+func (f *fleet) crash(ahead bool) {
+	f.mixed.unload(f, ahead)
 	f.load()
 	for _, c := range f.clients {
 		c.waits, c.whole = false, true
@@ -138,6 +160,11 @@ func (f *fleet) heartbeat(c *client) {
 	if c.waits {
 		return
 	}
+	if c.classic != nil {
+		f.actClassic(c)
+		return
+	}
+	c.heard = f.now
 	r := ConsumerHeartbeatRequest{Group: "g", MemberID: c.id, Epoch: c.epoch, InstanceID: c.instance, RebalanceTimeout: -1}
 	switch {
 	case c.told != nil: // it takes over what it was told, and says so
@@ -155,6 +182,10 @@ func (f *fleet) heartbeat(c *client) {
 }
 
 func (f *fleet) leave(c *client) {
+	if c.classic != nil {
+		f.leaveClassic(c)
+		return
+	}
 	r := ConsumerHeartbeatRequest{Group: "g", MemberID: c.id, Epoch: LeaveEpoch, InstanceID: c.instance, RebalanceTimeout: -1}
 	if c.instance != nil && f.r.IntN(2) == 0 {
 		r.Epoch = StaticLeaveEpoch
@@ -208,6 +239,9 @@ func (f *fleet) write(fail bool) {
 func (f *fleet) check() {
 	owner := map[topicIDPartition]string{}
 	for _, c := range f.clients {
+		if f.forgotten(c) {
+			continue
+		}
 		for _, set := range []assignor.Set{c.owned, c.told} {
 			for t, ps := range set {
 				for _, p := range ps {
@@ -220,8 +254,10 @@ func (f *fleet) check() {
 			}
 		}
 	}
+	f.checkOffsets()
 	g := f.co.groups["g"]
 	if g == nil || g.consumer == nil {
+		f.group = 0
 		return
 	}
 	cg := g.consumer
@@ -271,12 +307,16 @@ func (f *fleet) settle() {
 		return
 	}
 	g := f.co.groups["g"]
+	if g != nil && g.consumer == nil && f.mixed.on {
+		f.settledClassic(g)
+		return
+	}
 	if g == nil || g.consumer.state() != "Stable" {
 		f.t.Fatalf("the group does not come to rest: %s", g.consumer.state())
 	}
 	read := 0
 	for _, c := range f.clients {
-		m := g.consumer.members[c.id]
+		m := g.consumer.members[c.member()]
 		if m == nil || !sameSet(m.assigned, m.target) || !sameSet(c.owned, m.target) {
 			f.t.Fatalf("%s reads %v, and is to read %+v", c.id, c.owned, m)
 		}
@@ -318,7 +358,7 @@ func TestConsumerGroupModel(t *testing.T) {
 				}
 				f.step(TopicsChanged{f.topics})
 			case n < 14:
-				f.crash()
+				f.crash(false)
 			case n < 15:
 				f.write(true)
 			case n < 40:
@@ -342,10 +382,15 @@ func TestConsumerGroupModel(t *testing.T) {
 // sameAfterLoad holds a group against what the log has of it.
 func (f *fleet) sameAfterLoad() {
 	before, err := f.co.DescribeConsumer("g")
+	classic, _ := f.co.Describe("g")
 	f.load()
 	after, again := f.co.DescribeConsumer("g")
 	if d := cmp.Diff(before, after, cmpopts.EquateEmpty()); d != "" || (err == nil) != (again == nil) {
 		f.t.Fatalf("a load changes a group: %v, %v\n%s", err, again, d)
+	}
+	loaded, _ := f.co.Describe("g")
+	if d := cmp.Diff(classic, loaded, cmpopts.EquateEmpty()); d != "" {
+		f.t.Fatalf("a load changes a classic group: %s", d)
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.clients)) {
 		f.heartbeat(f.clients[id])

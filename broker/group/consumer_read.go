@@ -25,6 +25,7 @@ type ConsumerMemberDescription struct {
 	Regex                string
 	RebalanceTimeout     time.Duration
 	Assigned, Target     assignor.Set
+	Classic              bool // it speaks the classic protocol
 }
 
 // DescribeConsumer tells a group of the consumer protocol, or ErrGroupNotFound.
@@ -38,7 +39,7 @@ func (c *Coordinator) DescribeConsumer(id string) (ConsumerDescription, error) {
 	for _, m := range cg.sorted() {
 		d.Members = append(d.Members, ConsumerMemberDescription{MemberID: m.id, InstanceID: m.instance, RackID: m.rack, Epoch: m.epoch,
 			ClientID: m.clientID, ClientHost: m.clientHost, Topics: m.topics, Regex: m.regex, RebalanceTimeout: m.rebalanceTimeout,
-			Assigned: m.assigned, Target: m.target})
+			Assigned: m.assigned, Target: m.target, Classic: m.classic != nil})
 	}
 	return d, nil
 }

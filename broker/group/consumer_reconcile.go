@@ -17,7 +17,7 @@ func (s *step) reconcile(m *consumerMember, owned assignor.Set) {
 	case m.state == memberUnrevoked && owns(owned, m.revoke):
 		return
 	case m.state == memberUnrevoked:
-		next = cg.next(m, m.epoch+1, owned)
+		next = cg.next(m, m.epoch, owned)
 	default:
 		next = cg.next(m, m.epoch, owned)
 	}
@@ -31,7 +31,7 @@ func (s *step) reconcile(m *consumerMember, owned assignor.Set) {
 	}
 	s.do(currentChange{id: m.id, current: next})
 	cg.g.c.stopTimer(&m.revoking)
-	if next.state == memberUnrevoked {
+	if next.state == memberUnrevoked && m.classic == nil { // others join again, and have that time for it
 		m.revoking = cg.g.c.startTimer(&timer{at: cg.g.c.now.Add(m.rebalanceTimeout), kind: timerRevocation, group: cg.g, member: m.id})
 	}
 }
@@ -53,11 +53,13 @@ func owns(owned, ps assignor.Set) bool {
 // epoch and gets what nobody else has.
 func (cg *consumerGroup) next(m *consumerMember, epoch int32, owned assignor.Set) current {
 	keep, revoke, gain := assignor.Set{}, assignor.Set{}, assignor.Set{}
+	since := map[topicIDPartition]int32{}
 	blocked := false
 	for t, ps := range m.assigned {
 		for _, p := range ps {
 			if slices.Contains(m.target[t], p) {
 				keep[t] = append(keep[t], p)
+				since[topicIDPartition{t, p}] = m.since[topicIDPartition{t, p}]
 			} else {
 				revoke[t] = append(revoke[t], p)
 			}
@@ -76,22 +78,28 @@ func (cg *consumerGroup) next(m *consumerMember, epoch int32, owned assignor.Set
 		}
 	}
 	if len(revoke) > 0 && owns(owned, revoke) {
-		return current{epoch: epoch, state: memberUnrevoked, assigned: keep, revoke: revoke}
+		return current{epoch: epoch, state: memberUnrevoked, assigned: keep, revoke: revoke, since: m.since}
 	}
 	for t, ps := range gain {
 		keep[t] = append(slices.Clone(keep[t]), ps...)
 		slices.Sort(keep[t])
+		for _, p := range ps {
+			since[topicIDPartition{t, p}] = cg.targetEpoch
+		}
 	}
 	state := memberStable
 	if blocked {
 		state = memberUnreleased
 	}
-	return current{epoch: cg.targetEpoch, state: state, assigned: keep, revoke: assignor.Set{}}
+	return current{epoch: cg.targetEpoch, state: state, assigned: keep, revoke: assignor.Set{}, since: since}
 }
 
 // touch gives a member its whole session again, with a timer that is moved lazily.
 func (cg *consumerGroup) touch(m *consumerMember) {
 	session, _ := cg.settings()
+	if m.classic != nil {
+		session = m.classic.session
+	}
 	m.deadline = cg.g.c.now.Add(session)
 	switch {
 	case m.session == nil:
@@ -127,6 +135,22 @@ func (cg *consumerGroup) revocationTimer(t *timer) {
 	cg.expel(m, "a member did not give up its partitions in time")
 }
 
+// rejoinTimer removes a member of the classic protocol that does not join again.
+func (cg *consumerGroup) rejoinTimer(t *timer) {
+	if m := cg.members[t.member]; m != nil && m.rejoining == t {
+		m.rejoining = nil
+		cg.expel(m, "a member did not join again in time")
+	}
+}
+
+// syncTimer removes a member of the classic protocol that has joined and does not sync.
+func (cg *consumerGroup) syncTimer(t *timer) {
+	if m := cg.members[t.member]; m != nil && m.syncing == t {
+		m.syncing = nil
+		cg.expel(m, "a member did not sync in time")
+	}
+}
+
 func (cg *consumerGroup) expel(m *consumerMember, why string) {
 	cg.g.note(Note{What: why, Member: m.id})
 	s := &step{cg: cg}
@@ -144,7 +168,7 @@ func (cg *consumerGroup) restored() {
 			continue
 		}
 		cg.touch(m)
-		if m.state == memberUnrevoked {
+		if m.state == memberUnrevoked && m.classic == nil {
 			m.revoking = cg.g.c.startTimer(&timer{at: cg.g.c.now.Add(m.rebalanceTimeout), kind: timerRevocation, group: cg.g, member: id})
 		}
 	}

@@ -24,8 +24,9 @@ const (
 	consumerValueVersion   = 0
 	tagMetadataHash        = 0
 	tagAssignmentTimestamp = 0
-	tagClassicMember       = 0    // what a member of the classic protocol is; where the tag is not there it would be an empty one
-	noStruct               = 0xff // null
+	tagClassicMember       = 0 // what a member of the classic protocol is; where the tag is not there it would be an empty one
+	tagAssignmentEpochs    = 0
+	noStruct               = 0 // null; a struct that is there has 1 before it
 )
 
 func consumerKey(version int16, texts ...string) []byte {
@@ -57,8 +58,12 @@ func (ch targetEpochChange) record(group string) Record {
 	r := Record{Key: consumerKey(consumerTargetKey, group)}
 	if !ch.gone {
 		b := kbin.AppendInt32(value(), int32(ch.epoch))
-		b = append(b, 1, tagAssignmentTimestamp, 8)
-		r.Value = kbin.AppendInt64(b, ch.timestamp)
+		if ch.timestamp == 0 {
+			b = append(b, 0)
+		} else {
+			b = kbin.AppendInt64(append(b, 1, tagAssignmentTimestamp, 8), ch.timestamp)
+		}
+		r.Value = b
 	}
 	return r
 }
@@ -71,12 +76,27 @@ func (ch memberChange) record(group string) Record {
 		b = kbin.AppendCompactString(b, ch.clientID)
 		b = kbin.AppendCompactString(b, ch.clientHost)
 		b = appendNames(b, ch.topics)
-		b = kbin.AppendCompactNullableString(b, textOrNil(ch.regex))
+		b = kbin.AppendCompactString(b, ch.regex)
 		b = kbin.AppendInt32(b, int32(ch.rebalanceTimeout/time.Millisecond))
 		b = kbin.AppendCompactNullableString(b, textOrNil(ch.assignor))
-		r.Value = append(b, 1, tagClassicMember, 1, noStruct)
+		side := appendClassic(nil, ch.classic)
+		b = kbin.AppendUvarint(append(b, 1, tagClassicMember), uint32(len(side)))
+		r.Value = append(b, side...)
 	}
 	return r
+}
+
+func appendClassic(b []byte, s *classicSide) []byte {
+	if s == nil {
+		return append(b, noStruct)
+	}
+	b = kbin.AppendInt32(append(b, 1), int32(s.session/time.Millisecond))
+	b = kbin.AppendUvarint(b, uint32(len(s.protocols)+1))
+	for _, p := range s.protocols {
+		b = kbin.AppendCompactString(b, p.Name)
+		b = append(kbin.AppendCompactBytes(b, p.Metadata), 0)
+	}
+	return append(b, 0)
 }
 
 func (ch targetChange) record(group string) Record {
@@ -93,7 +113,7 @@ func (ch currentChange) record(group string) Record {
 		b := kbin.AppendInt32(value(), ch.epoch)
 		b = kbin.AppendInt32(b, ch.previous)
 		b = append(b, byte(ch.state))
-		b = appendSet(appendSet(b, ch.assigned), ch.revoke)
+		b = ch.appendSet(ch.appendSet(b, ch.assigned), ch.revoke)
 		r.Value = append(b, 0)
 	}
 	return r
@@ -134,6 +154,23 @@ func appendSet(b []byte, set assignor.Set) []byte {
 			b = kbin.AppendInt32(b, p)
 		}
 		b = append(b, 0)
+	}
+	return b
+}
+
+// appendSet encodes partitions with the epochs since when the member has them.
+func (c *current) appendSet(b []byte, set assignor.Set) []byte {
+	b = kbin.AppendUvarint(b, uint32(len(set)+1))
+	for _, t := range sortedTopics(set) {
+		b = append(b, t[:]...)
+		b = kbin.AppendUvarint(b, uint32(len(set[t])+1))
+		epochs := kbin.AppendUvarint(nil, uint32(len(set[t])+1))
+		for _, p := range set[t] {
+			b = kbin.AppendInt32(b, p)
+			epochs = kbin.AppendInt32(epochs, c.since[topicIDPartition{t, p}])
+		}
+		b = kbin.AppendUvarint(append(b, 1, tagAssignmentEpochs), uint32(len(epochs)))
+		b = append(b, epochs...)
 	}
 	return b
 }
@@ -185,7 +222,8 @@ func decodeConsumer(key, value []byte) (group string, ch change, err error) {
 		ch = c
 	case consumerCurrentMember:
 		c := currentChange{id: id, current: current{epoch: v.Int32(), previous: v.Int32(), state: memberState(v.Int8())}}
-		c.assigned, c.revoke = decodeSet(&v), decodeSet(&v)
+		c.since = map[topicIDPartition]int32{}
+		c.assigned, c.revoke = c.decodeSet(&v), c.decodeSet(&v)
 		tags(&v, nil)
 		ch = c
 	case consumerRegexKey:
@@ -209,8 +247,28 @@ func decodeMember(v *kbin.Reader, id string) memberChange {
 	if a := v.CompactNullableString(); a != nil {
 		c.assignor = *a
 	}
-	tags(v, nil)
+	tags(v, func(tag uint32, b *kbin.Reader) {
+		if tag == tagClassicMember {
+			c.classic = decodeClassic(b)
+		}
+	})
 	return c
+}
+
+// decodeClassic reads the classic side of a member, nil where it has none that it could join with.
+func decodeClassic(v *kbin.Reader) *classicSide {
+	if v.Uvarint() == noStruct || !v.Ok() {
+		return nil
+	}
+	s := &classicSide{session: time.Duration(v.Int32()) * time.Millisecond}
+	for n := v.CompactArrayLen(); n > 0 && v.Ok(); n-- {
+		s.protocols = append(s.protocols, Protocol{Name: v.CompactString(), Metadata: slices.Clone(v.CompactBytes())})
+		tags(v, nil)
+	}
+	if !v.Ok() || len(s.protocols) == 0 {
+		return nil
+	}
+	return s
 }
 
 func decodeNames(v *kbin.Reader) []string {
@@ -232,6 +290,29 @@ func decodeSet(v *kbin.Reader) assignor.Set {
 		}
 		set[t] = ps
 		tags(v, nil)
+	}
+	return set
+}
+
+// decodeSet reads partitions with the epochs since when the member has them, its own where they are not told.
+func (c *current) decodeSet(v *kbin.Reader) assignor.Set {
+	set := assignor.Set{}
+	for n := v.CompactArrayLen(); n > 0 && v.Ok(); n-- {
+		t := kafka.UUID(v.Uuid())
+		ps := []int32{}
+		for m := v.CompactArrayLen(); m > 0 && v.Ok(); m-- {
+			ps = append(ps, v.Int32())
+			c.since[topicIDPartition{t, ps[len(ps)-1]}] = c.epoch
+		}
+		set[t] = ps
+		tags(v, func(tag uint32, b *kbin.Reader) {
+			if tag != tagAssignmentEpochs || int(b.CompactArrayLen()) != len(ps) {
+				return
+			}
+			for _, p := range ps {
+				c.since[topicIDPartition{t, p}] = b.Int32()
+			}
+		})
 	}
 	return set
 }

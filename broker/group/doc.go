@@ -34,6 +34,15 @@
 // leaving out what does not apply. A partition has one owner at any time: it is not given to a member before the one that has it
 // said that it does not. A member that is silent for its session, or gives nothing up within its rebalance timeout, is out.
 //
+// A group changes its protocol while it has members, where group.consumer.migration.policy lets it:
+//
+//	classic ──a member of the consumer protocol joins──▶ consumer ──the last of these is gone, others remain──▶ classic
+//
+// and is of the protocol of who joins next where it has none. In a consumer group, members of the classic protocol join and sync
+// one by one: the join is answered at once, with the member's epoch as its generation and no leader; the sync tells the assignment
+// as the clients' own protocol has it; a heartbeat calls to join again who can get on. With a join such a member tells what it has.
+// A change is one batch of records, and offsets are not touched by it.
+//
 // The records of __consumer_offsets, big-endian, strings with an int16 length (-1 is null), bytes and arrays with an int32
 // length; a null value deletes the key:
 //
@@ -45,12 +54,13 @@
 //	       members: id string | instance id string? | client id string | client host string | rebalance timeout int32 |
 //	       session timeout int32 | subscription bytes | assignment bytes
 //	key    int16 3 | group string                          the group's epoch, and a hash of its topics (tag 0)
-//	key    int16 5 | group string | member string          a member's subscription
+//	key    int16 5 | group string | member string          a member's subscription, and its classic side (tag 0)
 //	key    int16 6 | group string                          the epoch of the target assignment
 //	key    int16 7 | group string | member string          a member's target
 //	key    int16 8 | group string | member string          a member's epoch and state, what it has and has to give up
 //	key    int16 16 | group string | expression string     the topics of a regular expression
 //
-// The values of 3 to 16 are flexible, in version 0. Versions 0 to 4 of the values of 1 and 2 are read. Records of other kinds are passed over, and transactional ones count from their
-// commit marker on.
+// The values of 3 to 16 are flexible, in version 0. Versions 0 to 4 of the values of 1 and 2 are read. A classic group with members
+// and without leader was a consumer group, and its members have yet to join it. Records of other kinds are passed over, and
+// transactional ones count from their commit marker on.
 package group

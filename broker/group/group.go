@@ -47,6 +47,10 @@ type group struct {
 	pending map[int64][]offsetChange
 	// persisted says that the log has a metadata record of the group.
 	persisted bool
+	// life counts the group's changes of protocol, for writes that are done in another life than they were begun in.
+	life int
+	// rejoin says that the group was loaded in the middle of a change of protocol: its members have to join.
+	rejoin bool
 	// writes counts the group's writes under way.
 	writes int
 }
@@ -77,6 +81,9 @@ func (g *group) because(what, member, reason string) {
 
 func (g *group) note(n Note) {
 	n.Group, n.Generation, n.Members = g.id, g.generation, len(g.members)
+	if cg := g.consumer; cg != nil {
+		n.Generation, n.Members = cg.epoch, len(cg.members)
+	}
 	g.c.eff.Notes = append(g.c.eff.Notes, n)
 }
 
@@ -100,8 +107,9 @@ func (g *group) write(records []Record, done func(error)) {
 // nil.
 func (g *group) writeMetadata(assignments map[string][]byte, done func(error)) {
 	rec := Record{Key: groupKey(g.id), Value: g.metadataValue(assignments)}
+	life := g.life
 	g.write([]Record{rec}, func(err error) {
-		if err == nil {
+		if err == nil && g.life == life {
 			g.persisted = true
 		}
 		done(err)

@@ -31,7 +31,9 @@ func (c *Coordinator) onJoin(e Join) {
 	}
 	switch {
 	case g.consumer != nil && g.state != Dead:
-		refuse(ErrInconsistentProtocol)
+		if err := g.consumer.join(e); err != nil {
+			refuse(err)
+		}
 	case g.state == Dead:
 		refuse(coordinator.ErrUnavailable)
 	case !g.accepts(e.MemberID):

@@ -112,10 +112,16 @@ func (l *Loader) Coordinator(cfg *Config, now time.Time, memberID func(prefix st
 		if g.consumer != nil {
 			g.consumer.restored()
 		}
-		if g.state == Stable && len(g.members) > cfg.MaxSize {
+		switch {
+		case g.state != Stable:
+		case len(g.members) > cfg.MaxSize:
 			g.because("rebalancing: the group is over its maximum size", "", "")
 			g.prepareRebalance() // who is last to join again is turned away
+		case g.rejoin:
+			g.because("rebalancing: the group has changed its protocol", "", "")
+			g.prepareRebalance()
 		}
+		g.rejoin = false
 	}
 	return c, c.end(), nil
 }
@@ -163,6 +169,7 @@ func (g *group) restore(v *kmsg.GroupMetadataValue) {
 	}
 	if len(g.members) > 0 {
 		g.state = Stable
+		g.rejoin = v.Leader == nil
 	}
 	if v.Leader != nil && g.members[*v.Leader] != nil {
 		g.leader = *v.Leader

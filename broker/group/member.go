@@ -16,6 +16,7 @@ type member struct {
 	sessionTimeout   time.Duration
 	protocols        []Protocol
 	assignment       []byte
+	epoch            int32 // what it had in the consumer group that this was, until it joins; 0 for none
 
 	// isNew holds until the member's first generation is told to it; knowsID says that it learned its id before joining.
 	isNew, knowsID bool
@@ -121,7 +122,7 @@ func (g *group) update(m *member, protocols []Protocol, rebalance, session time.
 	g.count(m.protocols, -1)
 	m.protocols = protocols
 	g.count(m.protocols, 1)
-	m.rebalanceTimeout, m.sessionTimeout = rebalance, session
+	m.rebalanceTimeout, m.sessionTimeout, m.epoch = rebalance, session, 0
 	g.answerJoin(m, JoinResponse{Err: ErrRebalanceInProgress, MemberID: m.id})
 	g.await(m, join)
 }

@@ -87,7 +87,7 @@ func (c *Coordinator) committer(r CommitRequest) (*group, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Generation != g.generation:
+	case !g.ofGeneration(m, r.Generation):
 		return nil, ErrIllegalGeneration
 	case g.state == CompletingRebalance:
 		return nil, ErrRebalanceInProgress

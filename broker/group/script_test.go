@@ -1,7 +1,6 @@
 package group
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +39,8 @@ type script struct {
 	hold  bool
 	out   strings.Builder
 	start time.Time
+	// topics are what there is, nil for what nobody was told of
+	topics fixedTopics
 }
 
 func newScript() *script {
@@ -68,6 +69,9 @@ func (s *script) effects(eff Effects) {
 		fmt.Fprintf(&s.out, "%v <- %s\n", r.To, replyText(r.Body))
 	}
 	for _, w := range eff.Writes {
+		if ofConsumers(w) {
+			s.out.WriteString("batch:\n")
+		}
 		for _, r := range w.Records {
 			fmt.Fprintf(&s.out, "write %s\n", recordText(r))
 		}
@@ -99,6 +103,15 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.cfg.OffsetsRetention = a.duration("retention", s.cfg.OffsetsRetention)
 		s.cfg.MaxSize = a.int("max-size", s.cfg.MaxSize)
 		s.cfg.OffsetMetadataMax = a.int("metadata-max", s.cfg.OffsetMetadataMax)
+		s.configConsumer(a)
+	case "topics":
+		s.setTopics(a)
+	case "consumer":
+		s.consumerHeartbeat(a)
+	case "check-fetch":
+		if err := s.co.CheckFetch(group, a.get("member", ""), int32(a.int("epoch", -1))); err != nil {
+			s.out.WriteString(err.Error() + "\n")
+		}
 	case "join":
 		s.step(Join{a.get("req", "join"), JoinRequest{
 			Group: group, MemberID: a.get("member", ""), InstanceID: a.optional("static"), ClientID: a.get("client", "c"),
@@ -207,6 +220,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			return err.Error()
 		}
 		s.effects(eff)
+		if s.topics != nil {
+			s.step(TopicsChanged{s.topics})
+		}
 	case "state":
 		s.state(group)
 	case "list":
@@ -245,6 +261,10 @@ func (s *script) state(group string) {
 		s.out.WriteString("no group\n")
 		return
 	}
+	if g.consumer != nil {
+		s.consumerState(g.consumer)
+		return
+	}
 	fmt.Fprintf(&s.out, "%s generation=%d protocol=%q leader=%q\n", g.state, g.generation, g.protocol, g.leader)
 	for _, m := range g.order {
 		fmt.Fprintf(&s.out, "  %s", m.id)
@@ -258,7 +278,7 @@ func (s *script) state(group string) {
 			fmt.Fprintf(&s.out, " waiting-for-assignment")
 		}
 		if g.state == Stable {
-			fmt.Fprintf(&s.out, " assignment=%q", m.assignment)
+			fmt.Fprintf(&s.out, " assignment=%s", assignmentText(m.assignment))
 		}
 		s.out.WriteByte('\n')
 	}
@@ -290,7 +310,9 @@ func replyText(body any) string {
 		if r.Err != nil {
 			return r.Err.Error()
 		}
-		return fmt.Sprintf("synced protocol=%s assignment=%q", r.Protocol, r.Assignment)
+		return fmt.Sprintf("synced protocol=%s assignment=%s", r.Protocol, assignmentText(r.Assignment))
+	case ConsumerHeartbeatResponse:
+		return heartbeatText(r)
 	case LeaveResponse:
 		return errText(r.Err, r.Errs)
 	case CommitResponse:
@@ -335,12 +357,17 @@ func recordText(r Record) string {
 		return err.Error()
 	}
 	switch {
+	case d.kind == consumerRecord:
+		return consumerRecordText(r)
 	case d.kind == groupRecord && d.meta == nil:
 		return fmt.Sprintf("group %s: tombstone", d.group)
 	case d.kind == groupRecord:
 		var ms []string
 		for _, m := range d.meta.Members {
-			ms = append(ms, fmt.Sprintf("%s=%q", m.MemberID, m.Assignment))
+			ms = append(ms, fmt.Sprintf("%s=%s", m.MemberID, assignmentText(m.Assignment)))
+		}
+		if len(ms) > 0 && d.meta.Leader == nil {
+			ms = append(ms, "no leader")
 		}
 		return fmt.Sprintf("group %s: generation=%d %v", d.group, d.meta.Generation, ms)
 	case d.offset == nil:
@@ -357,16 +384,15 @@ func subscription(topics ...string) []byte {
 }
 
 func subscriptionText(b []byte) string {
-	topics := map[string]struct{}{}
-	if len(b) < 2 || binary.BigEndian.Uint16(b) != 0 || !subscribedTopics(b, topics) {
+	s, err := decodeSubscription(b)
+	if err != nil {
 		return string(b)
 	}
-	var ts []string
-	for t := range topics {
-		ts = append(ts, t)
+	text := strings.Join(s.topics, "+")
+	for _, t := range s.owned {
+		text += fmt.Sprintf(" has %s/%s", t.Topic, numbers(t.Partitions))
 	}
-	slices.Sort(ts)
-	return strings.Join(ts, "+")
+	return text
 }
 
 // args reads a command's arguments.
@@ -439,7 +465,14 @@ func (a args) protocols() []Protocol {
 	var out []Protocol
 	for _, p := range list {
 		if name, topics, ok := strings.Cut(p, ":"); ok {
-			out = append(out, Protocol{name, subscription(strings.Split(topics, "+")...)})
+			metadata := subscription(strings.Split(topics, "+")...)
+			switch {
+			case topics == "garbage":
+				metadata = []byte(topics)
+			case a.HasArg("owned"):
+				metadata = a.ownedSubscription(strings.Split(topics, "+"))
+			}
+			out = append(out, Protocol{name, metadata})
 		}
 	}
 	return out
@@ -450,7 +483,7 @@ func (a args) assignments() map[string][]byte {
 	out := map[string][]byte{}
 	for _, v := range a.list("assign") {
 		id, text, _ := strings.Cut(v, ":")
-		out[id] = []byte(text)
+		out[id] = assignment(text)
 	}
 	return out
 }

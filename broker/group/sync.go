@@ -9,10 +9,12 @@ func (c *Coordinator) onSync(e Sync) {
 	case err != nil:
 	case e.Group == "":
 		err = ErrInvalidGroupID
+	case g != nil && g.state == Dead:
+		err = coordinator.ErrUnavailable
+	case g != nil && g.consumer != nil:
+		err = g.consumer.sync(e)
 	case g == nil || g.state == Empty:
 		err = ErrUnknownMember
-	case g.state == Dead:
-		err = coordinator.ErrUnavailable
 	default:
 		err = g.onSync(e)
 	}
@@ -27,8 +29,10 @@ func (g *group) onSync(e Sync) error {
 	switch {
 	case err != nil:
 		return err
-	case e.Generation != g.generation:
+	case !g.ofGeneration(m, e.Generation):
 		return ErrIllegalGeneration
+	case g.state == PreparingRebalance && m.epoch > 0: // the consumer group had told it a protocol of its own
+		return ErrRebalanceInProgress
 	case e.ProtocolType != nil && *e.ProtocolType != g.protocolType, e.Protocol != nil && *e.Protocol != g.protocol:
 		return ErrInconsistentProtocol
 	case g.state == PreparingRebalance:
@@ -52,9 +56,12 @@ func (g *group) store(assignments map[string][]byte) {
 	if assignments == nil {
 		assignments = map[string][]byte{}
 	}
-	generation := g.generation
+	generation, life := g.generation, g.life
 	g.storing = generation
 	g.writeMetadata(assignments, func(err error) {
+		if g.life != life {
+			return // those who waited were told when it ended
+		}
 		if g.storing == generation {
 			g.storing = -1
 		}
@@ -99,12 +106,14 @@ func (c *Coordinator) heartbeat(r HeartbeatRequest) error {
 		return ErrUnknownMember
 	case g.state == Dead:
 		return coordinator.ErrUnavailable
+	case g.consumer != nil:
+		return g.consumer.heartbeat(r)
 	}
 	m, err := g.check(r.MemberID, r.InstanceID)
 	switch {
 	case err != nil:
 		return err
-	case r.Generation != g.generation:
+	case !g.ofGeneration(m, r.Generation):
 		return ErrIllegalGeneration
 	}
 	g.touch(m)
@@ -125,6 +134,9 @@ func (c *Coordinator) onLeave(e Leave) {
 		return
 	case g != nil && g.state == Dead:
 		c.reply(e.To, LeaveResponse{Err: coordinator.ErrUnavailable})
+		return
+	case g != nil && g.consumer != nil:
+		g.consumer.leave(e)
 		return
 	}
 	r := LeaveResponse{Errs: make([]error, len(e.Members))}

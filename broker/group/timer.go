@@ -16,6 +16,8 @@ const (
 	timerSync                             // members have to sync
 	timerConsumerSession                  // a member of the consumer protocol has to heartbeat
 	timerRevocation                       // a member has to give up partitions
+	timerRejoin                           // a member of the classic protocol has to join the consumer group again
+	timerClassicSync                      // a member of the classic protocol has to sync in the consumer group
 	timerRetention                        // offsets are looked through for expired ones
 )
 
@@ -99,17 +101,26 @@ func (g *group) fire(t *timer) {
 	case timerInitial:
 		g.joinTimer = nil
 		g.initialTimer()
-	case timerConsumerSession:
+	case timerConsumerSession, timerRevocation, timerRejoin, timerClassicSync:
 		if g.consumer != nil {
-			g.consumer.sessionTimer(t)
-		}
-	case timerRevocation:
-		if g.consumer != nil {
-			g.consumer.revocationTimer(t)
+			g.consumer.fire(t)
 		}
 	case timerSync:
 		g.syncTimer = nil
 		g.expireSync()
+	}
+}
+
+func (cg *consumerGroup) fire(t *timer) {
+	switch t.kind {
+	case timerConsumerSession:
+		cg.sessionTimer(t)
+	case timerRevocation:
+		cg.revocationTimer(t)
+	case timerRejoin:
+		cg.rejoinTimer(t)
+	case timerClassicSync:
+		cg.syncTimer(t)
 	}
 }
 

@@ -88,6 +88,8 @@ func (c *Coordinator) txnCommitter(r CommitRequest) (*group, error) {
 	switch {
 	case g == nil && r.Generation < 0:
 		return c.open(r.Group), nil
+	case g == nil && r.NotFoundError:
+		return nil, ErrGroupNotFound
 	case g == nil:
 		return nil, ErrIllegalGeneration
 	case g.state == Dead:
@@ -100,10 +102,11 @@ func (c *Coordinator) txnCommitter(r CommitRequest) (*group, error) {
 	case r.Generation < 0 && (g.state == Empty || r.MemberID == "" && r.InstanceID == nil):
 		return g, nil // a client from before KIP-447, or one without group management
 	}
-	if _, err := g.check(r.MemberID, r.InstanceID); err != nil {
+	m, err := g.check(r.MemberID, r.InstanceID)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if r.Generation != g.generation {
+	case !g.ofGeneration(m, r.Generation):
 		return nil, ErrIllegalGeneration
 	}
 	return g, nil

@@ -146,7 +146,8 @@ type CommitRequest struct {
 	// Retention, where it is not negative, holds instead of the broker's (v2 to v4).
 	Retention time.Duration
 	Items     []CommitItem
-	// NotFoundError says that the client knows ErrGroupNotFound (v9+); others get ErrIllegalGeneration.
+	// NotFoundError says that the client knows ErrGroupNotFound and member epochs (OffsetCommit v9+, TxnOffsetCommit v6+); others
+	// get ErrIllegalGeneration.
 	NotFoundError bool
 }
 

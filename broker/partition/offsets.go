@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/varvehq/varve/broker/commitlog"
+	"github.com/varvehq/varve/internal/record"
 	"github.com/varvehq/varve/tiering"
 )
 
@@ -194,17 +195,28 @@ func (p *Partition) EpochEnd(epoch, currentEpoch int32) (EpochEnd, error) {
 		return noEpoch, err
 	}
 	_, leads := p.Leader()
-	if l == nil {
-		if epoch == leads {
-			return EpochEnd{Epoch: leads, End: 0}, nil
-		}
-		return noEpoch, nil
+	return endOfEpoch(l, epoch, leads), nil
+}
+
+// endOfEpoch is EpochEnd in a log, nil for one that was never written to, which is led in an epoch: its own, also before the first
+// record of that epoch.
+func endOfEpoch(l *commitlog.Log, epoch, leads int32) EpochEnd {
+	start, end, latest := int64(0), int64(0), record.NoEpoch
+	if l != nil {
+		start, end, latest = l.StartOffset(), l.EndOffset(), l.LatestEpoch()
 	}
-	if epoch == leads {
-		return EpochEnd{Epoch: leads, End: l.EndOffset()}, nil
+	switch {
+	case epoch == record.NoEpoch || epoch > leads:
+		return noEpoch
+	case epoch == leads:
+		return EpochEnd{Epoch: leads, End: end}
+	case latest == record.NoEpoch:
+		return EpochEnd{Epoch: epoch, End: start}
+	case epoch > latest:
+		return EpochEnd{Epoch: latest, End: end}
 	}
 	e, end := l.EndOffsetForEpoch(epoch)
-	return EpochEnd{Epoch: e, End: end}, nil
+	return EpochEnd{Epoch: e, End: end}
 }
 
 // DeleteRecords moves the log start to an offset, -1 for the high watermark, and returns it. It is on disk when it returns.

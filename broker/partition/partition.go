@@ -96,7 +96,7 @@ func (p *Partition) leads() (int32, error) {
 
 // CheckEpoch compares a request's leader epoch (-1: none) with the one the partition is led in.
 func (p *Partition) CheckEpoch(epoch int32) error {
-	if epoch < 0 {
+	if epoch == record.NoEpoch {
 		return nil
 	}
 	switch l := p.leader.Load(); {

@@ -43,20 +43,16 @@ func (p *Partition) Read(s ReadSpec) (ReadResult, error) {
 	if err != nil {
 		return res, err
 	}
+	_, leads := p.Leader()
 	if l == nil {
-		return readEmpty(s, res)
+		return readEmpty(s, res, leads)
 	}
 	res.HighWatermark = p.hw.Load()
 	res.LastStableOffset = min(res.HighWatermark, l.LastStableOffset(res.HighWatermark))
 	res.LogStart = l.StartOffset()
 	if s.LastFetchedEpoch >= 0 {
-		epoch, end := l.EndOffsetForEpoch(s.LastFetchedEpoch)
-		if epoch < 0 {
-			return res, fmt.Errorf("%w: epoch %d is not in the log", ErrOffsetOutOfRange, s.LastFetchedEpoch)
-		}
-		if epoch < s.LastFetchedEpoch || end < s.Offset {
-			res.Diverging = EpochEnd{Epoch: epoch, End: end}
-			return res, nil
+		if diverges, err := res.diverges(s, endOfEpoch(l, s.LastFetchedEpoch, leads)); diverges || err != nil {
+			return res, err
 		}
 	}
 	if s.Offset < res.LogStart || s.Offset > l.EndOffset() {
@@ -72,7 +68,24 @@ func (p *Partition) Read(s ReadSpec) (ReadResult, error) {
 	return p.readLocal(l, s, upTo, res)
 }
 
-func readEmpty(s ReadSpec, res ReadResult) (ReadResult, error) {
+// diverges notes where the log of a client that names the epoch of its last record parts from this one.
+func (r *ReadResult) diverges(s ReadSpec, at EpochEnd) (bool, error) {
+	if at.Epoch < 0 {
+		return false, fmt.Errorf("%w: epoch %d is not in the log", ErrOffsetOutOfRange, s.LastFetchedEpoch)
+	}
+	if at.Epoch < s.LastFetchedEpoch || at.End < s.Offset {
+		r.Diverging = at
+		return true, nil
+	}
+	return false, nil
+}
+
+func readEmpty(s ReadSpec, res ReadResult, leads int32) (ReadResult, error) {
+	if s.LastFetchedEpoch >= 0 {
+		if diverges, err := res.diverges(s, endOfEpoch(nil, s.LastFetchedEpoch, leads)); diverges || err != nil {
+			return res, err
+		}
+	}
 	if s.Offset != 0 {
 		return res, fmt.Errorf("%w: %d, and the log is empty", ErrOffsetOutOfRange, s.Offset)
 	}

@@ -195,6 +195,7 @@ func (c *Coordinator) millis() int64 { return c.now.UnixMilli() }
 // change writes the id's next state, which holds once it is durable. done runs then, before what waited meanwhile.
 func (c *Coordinator) change(t *entry, next Metadata, done func(error)) {
 	t.ending = next.preparing()
+	next.PrevProducerID = t.ProducerID
 	c.write(t, encode(&next), func(err error) {
 		if err == nil {
 			t.Metadata, t.stored = next, true
@@ -249,7 +250,7 @@ func (c *Coordinator) onMarked(e Marked) {
 	}
 	next.Partitions, next.Updated = nil, c.millis()
 	if next.NextProducerID != None {
-		next.PrevProducerID, next.ProducerID, next.Epoch, next.NextProducerID = t.ProducerID, t.NextProducerID, 0, None
+		next.ProducerID, next.Epoch, next.NextProducerID = t.NextProducerID, 0, None
 	}
 	c.change(t, next, func(error) {}) // where it fails, the next sweep begins again with the markers
 }

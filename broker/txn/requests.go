@@ -50,7 +50,7 @@ func (c *Coordinator) init(t *entry, e Init) {
 	named := e.ProducerID != None
 	switch {
 	case t.exhausted() && (!named || e.Epoch == t.Epoch):
-		next.PrevProducerID, next.ProducerID, next.Epoch, next.LastEpoch = t.ProducerID, e.FreshID, 0, None
+		next.ProducerID, next.Epoch, next.LastEpoch = e.FreshID, 0, None
 		if named {
 			next.LastEpoch = t.Epoch
 		}

@@ -1,10 +1,12 @@
 package txn
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +27,7 @@ import (
 //	written [error]                                   the oldest write that is under way is durable, or failed
 //	reload                                            a new coordinator from the log
 //	show ID                                           its state        covers ID pid epoch TOPIC-N
+//	wrote ID                                          its newest record's producer ids: before, now, next
 //
 // With "auto" writes are durable and markers written at once; "manual" ends that.
 func TestStories(t *testing.T) {
@@ -176,6 +179,15 @@ func (s *story) line(w []string) {
 			return
 		}
 		fmt.Fprintf(s.out, "%s: %s pid=%d epoch=%d %v\n", m.ID, m.State, m.ProducerID, m.Epoch, m.Partitions)
+	case "wrote":
+		for _, r := range slices.Backward(s.log) {
+			if m, err := decode(words[1], r.Value); err != nil {
+				s.t.Fatal(err)
+			} else if bytes.Equal(r.Key, encodeKey(words[1])) {
+				fmt.Fprintf(s.out, "%s: %s before=%d pid=%d next=%d\n", m.ID, m.State, m.PrevProducerID, m.ProducerID, m.NextProducerID)
+				break
+			}
+		}
 	case "covers":
 		err := s.co.Covers(words[1], number[int64](words[2]), number[int16](words[3]), partition(words[4]))
 		fmt.Fprintf(s.out, "covers: %v\n", err)

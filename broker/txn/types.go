@@ -53,7 +53,7 @@ type Metadata struct {
 	State          State
 	ProducerID     int64
 	Epoch          int16
-	PrevProducerID int64 // before the epochs were used up, or None
+	PrevProducerID int64 // in the state before, which is another one where the epochs were used up; None: not known
 	NextProducerID int64 // after this transaction, where the epochs are used up, or None
 	LastEpoch      int16 // before the last bump that a producer asked for itself, or None; not in the log
 	Timeout        time.Duration

@@ -27,7 +27,7 @@ const ClusterID = "YXBhY2hlLWthZmthLTQuNA"
 var ErrNotInstalled = errors.New("apachekafka: not installed: run tests/tools/kafka.sh install")
 
 const (
-	startTimeout = 90 * time.Second
+	startTimeout = 4 * time.Minute
 	stopTimeout  = 20 * time.Second
 )
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,4 +97,21 @@ func (t *Tools) Close() error {
 		return err
 	}
 	return t.cmd.Wait()
+}
+
+// RunTool runs a tool in a JVM of its own.
+func RunTool(ctx context.Context, stdin, class string, args ...string) (Result, error) {
+	script, err := Script()
+	if err != nil {
+		return Result{}, err
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, script, append([]string{"tool", class}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = strings.NewReader(stdin), &out, &errs, childAttr()
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return Result{}, err
+	}
+	return Result{Exit: strconv.Itoa(cmd.ProcessState.ExitCode()), Out: out.String(), Err: errs.String()}, nil
 }

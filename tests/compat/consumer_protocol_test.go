@@ -62,7 +62,7 @@ func TestJavaConsumerProtocol(t *testing.T) {
 	if err == nil {
 		t.Error("a session timeout below the broker's bounds is taken")
 	}
-	want(t, string(out), "must be greater than or equal to group.consumer.min.session.timeout.ms")
+	want(t, string(out), "must be in the range 45000 to 60000 inclusive")
 }
 
 // sorted brings the lines of several partitions into one order.

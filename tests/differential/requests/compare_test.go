@@ -3,13 +3,14 @@
 package requests
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"reflect"
+	"regexp"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,6 +24,7 @@ type difference struct {
 	At      string // the keys of the elements on the way
 	Kafka   string
 	Varve   string
+	beside  map[string]any // the fields of Kafka's element that it is in
 }
 
 func (d difference) String() string {
@@ -37,14 +39,37 @@ var signs = map[string]bool{
 	"LastCaughtUpTimestamp": true, "ReplicaDirectoryID": true, "Documentation": true,
 }
 
-// compare lists the differences of two answers to a request. Varve's has Kafka's ids already. Both are changed.
-func compare(req kmsg.Request, kafka, varve kmsg.Response) []difference {
+// compare lists the differences of two answers to a request of a round. Varve's has Kafka's ids already.
+func compare(req kmsg.Request, kafka, varve kmsg.Response, round int) []difference {
+	if bytes.Equal(kafka.AppendTo(nil), varve.AppendTo(nil)) {
+		return nil
+	}
+	if failed(kafka) && !failed(varve) {
+		return []difference{{Request: kmsg.NameForKey(req.Key()), Version: req.GetVersion(), Path: "ErrorCode", Kafka: text(internal), Varve: "other"}}
+	}
+	if c, ok := req.(*kmsg.CreateTopicsRequest); ok && c.ValidateOnly { // Kafka tells an id that no topic will have
+		for _, r := range []kmsg.Response{kafka, varve} {
+			for i := range r.(*kmsg.CreateTopicsResponse).Topics {
+				r.(*kmsg.CreateTopicsResponse).Topics[i].TopicID = [16]byte{}
+			}
+		}
+	}
 	k, v := normal(kafka), normal(varve)
+	if tellsAll[req.Key()] {
+		k, v = ofRound(k, round), ofRound(v, round)
+	}
 	out := differ("", "", k, v)
 	for i := range out {
 		out[i].Request, out[i].Version = kmsg.NameForKey(req.Key()), req.GetVersion()
 	}
 	return out
+}
+
+// failed reports whether an answer tells an error of the broker itself.
+func failed(resp kmsg.Response) bool {
+	found := false
+	walkCodes(resp, func(code int16) { found = found || code == -1 })
+	return found
 }
 
 // normal makes an answer a tree of plain values without what may always differ: signs of the fields above, records as their
@@ -63,12 +88,21 @@ func tree(v reflect.Value, name string) any {
 				m[f.Name] = tree(v.Field(i), f.Name)
 			}
 		}
+		if code, ok := m["ErrorCode"]; ok && m["BaseOffset"] != nil && code != "0" { // nothing was written
+			delete(m, "LogStartOffset")
+		}
+		if topic, ok := m["Topic"].(string); ok && strings.HasPrefix(topic, "__") && m["Partitions"] != nil {
+			dropSizes(m["Partitions"])
+		}
 		return m
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil
 		}
 		if signs[name] {
+			if v.Elem().Kind() == reflect.String && v.Elem().Len() == 0 {
+				return nil
+			}
 			return "set"
 		}
 		return tree(v.Elem(), name)
@@ -87,8 +121,7 @@ func tree(v reflect.Value, name string) any {
 			list[i] = tree(v.Index(i), name)
 		}
 		if v.Type().Elem().Kind() == reflect.Struct {
-			list = merged(list)
-			sort.SliceStable(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
+			list = inOrder(merged(list))
 		}
 		return list
 	case reflect.String:
@@ -111,6 +144,16 @@ func tree(v reflect.Value, name string) any {
 	}
 }
 
+// dropSizes leaves out the sizes of partitions of internal topics, whose records are each broker's own.
+func dropSizes(partitions any) {
+	list, _ := partitions.([]any)
+	for _, p := range list {
+		if m, ok := p.(map[string]any); ok {
+			delete(m, "Size")
+		}
+	}
+}
+
 // merged joins elements of the same keys that have partitions: Kafka tells a topic twice where some of its partitions fail.
 func merged(list []any) []any {
 	var out []any
@@ -125,11 +168,62 @@ func merged(list []any) []any {
 			continue
 		}
 		first := out[i].(map[string]any)
-		all := append(first["Partitions"].([]any), parts...)
-		sort.SliceStable(all, func(i, j int) bool { return text(all[i]) < text(all[j]) })
-		first["Partitions"] = all
+		first["Partitions"] = inOrder(append(first["Partitions"].([]any), parts...))
 	}
 	return out
+}
+
+// inOrder sorts the elements by their texts.
+func inOrder(list []any) []any {
+	type told struct {
+		text string
+		v    any
+	}
+	all := make([]told, len(list))
+	for i, v := range list {
+		all[i] = told{text(v), v}
+	}
+	slices.SortStableFunc(all, func(a, b told) int { return strings.Compare(a.text, b.text) })
+	out := make([]any, len(list))
+	for i, a := range all {
+		out[i] = a.v
+	}
+	return out
+}
+
+// tellsAll are keys whose answers may tell what other rounds are about.
+var tellsAll = map[int16]bool{3: true, 16: true, 35: true, 46: true, 48: true, 66: true, 74: true, 75: true}
+
+// ofRound leaves out what names another round.
+func ofRound(v any, round int) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, x := range v {
+			v[name] = ofRound(x, round)
+		}
+	case []any:
+		own := []any{}
+		for _, e := range v {
+			if !foreign(text(e), round) {
+				own = append(own, ofRound(e, round))
+			} else if m, ok := e.(map[string]any); ok && m["Dir"] != nil { // a list of its own
+				own = append(own, ofRound(e, round))
+			}
+		}
+		return own
+	}
+	return v
+}
+
+var roundNames = regexp.MustCompile(`(?i)"r(-settle|\d+-)`)
+
+func foreign(text string, round int) bool {
+	for _, name := range roundNames.FindAllStringSubmatch(text, -1) {
+		if name[1] != fmt.Sprintf("%d-", round) {
+			return true
+		}
+	}
+	return false
 }
 
 func sign(v reflect.Value) string {
@@ -168,6 +262,9 @@ func keyOf(v any) string {
 	return strings.Join(parts, "/")
 }
 
+// internal is the code of an error of the broker itself.
+const internal = "-1"
+
 func differ(path, where string, k, v any) []difference {
 	if text(k) == text(v) {
 		return nil
@@ -176,8 +273,17 @@ func differ(path, where string, k, v any) []difference {
 	vm, ok2 := v.(map[string]any)
 	if ok1 && ok2 {
 		var out []difference
+		if code := km["ErrorCode"]; code != nil && vm["ErrorCode"] != code { // the rest follows from it
+			return []difference{{Path: strings.TrimPrefix(path+".ErrorCode", "."), At: where, Kafka: text(code), Varve: text(vm["ErrorCode"]), beside: km}}
+		}
 		for _, name := range sortedNames(km) {
-			out = append(out, differ(strings.TrimPrefix(path+"."+name, "."), where, km[name], vm[name])...)
+			below := differ(strings.TrimPrefix(path+"."+name, "."), where, km[name], vm[name])
+			for i := range below {
+				if below[i].beside == nil {
+					below[i].beside = km
+				}
+			}
+			out = append(out, below...)
 		}
 		return out
 	}

@@ -3,8 +3,12 @@
 package requests
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -19,44 +23,92 @@ type rule struct {
 	kafka, varve  string
 	at            string                  // the keys of the elements on the way
 	when          func(kmsg.Request) bool // nil: always
+	with          func(difference) bool   // nil: always
+	parts         bool                    // the brokers' states are not the same after it
 	reason        string
 }
 
 var rules = []rule{
 	{request: "ApiVersions", path: `ApiKeys\[\]`, kafka: `\{"ApiKey":"(17|36|3[89]|4[01]|51)",.*`, varve: "absent",
 		reason: "SASL, changes of SCRAM credentials and delegation tokens are not served yet"},
-	{request: "ApiVersions", path: `ApiKeys\[\]`, kafka: `\{"ApiKey":"(6[489]|7[6-9]|8\d|9\d)",.*`, varve: "absent",
-		reason: "The consumer, share and streams group protocols and changes of the set of nodes are not served yet"},
+	{request: "ApiVersions", path: `ApiKeys\[\]`, kafka: `\{"ApiKey":"(64|7[126-9]|8\d|9\d)",.*`, varve: "absent",
+		reason: "The share and streams group protocols, changes of the set of nodes and telemetry are not served yet"},
 	{request: "ApiVersions", path: `(Supported|Finalized)Features.*`, reason: "Features whose keys are not served are not told"},
 	{request: anyKey, path: `.*ErrorMessage`, kafka: "null", varve: `"set"`, reason: "Varve says why where Kafka leaves it to the code"},
 	{request: anyKey, path: `.*\[\]`, kafka: "absent", varve: `.*"Partitions":\[\].*`, reason: "Kafka leaves out topics of which nothing is asked; Varve answers what is asked"},
-	{request: anyKey, when: twice, reason: "A request that names a thing twice: Kafka folds its answers in hash tables, or not, as each key has it"},
-	{request: anyKey, path: `.*ErrorCode`, kafka: `"-1"`, reason: "Kafka fails with an internal error; Varve names the fault"},
-	{request: "Fetch", when: zeroTopicID, reason: "Kafka fails the whole request with an internal error where a topic id is zero; Varve fails that topic"},
+	{request: anyKey, path: `.*ErrorCode`, kafka: `"-1"`, parts: true, reason: "Kafka fails with an internal error; Varve names the fault"},
+
+	{request: "Produce", path: `.*\[\]`, kafka: "absent", when: twice, parts: true, reason: "Kafka takes the last batch of a partition that is named twice, Varve both"},
+	{request: "ListOffsets", path: `.*ErrorCode`, kafka: `"42"`, when: twice, reason: "Kafka refuses a partition that is named under two topics of one name; Varve answers each"},
+	{request: anyKey, path: `.*\[\]`, kafka: "absent", when: twice, reason: "Kafka answers once what is named twice; Varve answers as often as it is asked"},
+
 	{request: "DescribeQuorum", path: ".*(HighWatermark|LogEndOffset|LeaderEpoch)", kafka: `"\d+"`, varve: `"\d+"`, reason: "The logs of metadata are of two kinds"},
 	{request: "DescribeQuorum", path: `Nodes.*`, reason: "Varve's voters have no listener that clients could use"},
 	{request: "CreateTopics|DescribeConfigs", path: `.*Configs\[\]`, kafka: "absent",
 		varve: `.*"Name":"(flush.policy|max.decompressed.message.bytes|remote.copy.max.age.ms)".*`, reason: "Settings of Varve's own"},
-	{request: "CreateTopics|DescribeConfigs", path: `.*Configs.(Source|ConfigSynonyms|IsDefault).*`, at: `.*"min.insync.replicas".*`,
-		reason: "Kafka sets min.insync.replicas for the cluster when eligible leader replicas are on; one node has none"},
-	{request: "DescribeConfigs|AlterConfigs|IncrementalAlterConfigs", when: otherResources,
-		reason: "Groups, loggers and metrics subscriptions have no settings yet"},
-	{request: "ListConfigResources", reason: "Groups, loggers and metrics subscriptions have no settings yet"},
-	{request: "ListOffsets", path: `.*(Offset|Timestamp|LeaderEpoch)`, when: byTime,
-		reason: "Looked up by time Kafka finds the markers of transactions, which no consumer sees; Varve passes them over"},
-	{request: "ListOffsets", path: ".*Timestamp", kafka: `"\d{13}"`, varve: `"\d{13}"`, at: `.*-tc".*`, reason: "LogAppendTime is each broker's own clock"},
-	{request: "ListGroups", path: `Groups\[\]`, kafka: `.*"GroupState":"(Empty)?".*`, varve: "absent",
-		reason: "Kafka keeps a group in memory that a refused commit has named; Varve does not"},
-	{request: "DeleteGroups", path: ".*ErrorCode", kafka: `"0"`, varve: `"69"`,
-		reason: "Kafka keeps a group in memory that a refused commit has named; Varve does not"},
-	{request: "DescribeGroups", path: ".*(State|ErrorCode)", kafka: `"(Empty|0)"`, varve: `"(Dead|69)"`,
-		reason: "Kafka keeps a group in memory that a refused commit has named; Varve does not"},
-	{request: "Produce", path: `.*ErrorCode`, varve: `"53"`, reason: "Kafka writes a transactional batch that has no producer, as part of no transaction; Varve refuses it"},
-	{request: "Produce", path: `.*ErrorCode`, kafka: `"(4[789]|120)"`, varve: `"21"`, reason: "Of acks that cannot be and a transaction that cannot be Kafka tells the second, Varve the first"},
+	{request: "CreateTopics|CreatePartitions", path: ".*ErrorCode", kafka: `"44"`, reason: "Kafka refuses a request for too many partitions as a whole; Varve refuses the topic that asks for them"},
+	{request: "(Describe|Alter|IncrementalAlter)Configs", path: `Resources.*`, at: `.*"(CLIENT_METRICS|BROKER_LOGGER)".*`,
+		reason: "Loggers and metrics subscriptions have no settings"},
+	{request: "IncrementalAlterConfigs", path: ".*ErrorCode", kafka: `"40"`, varve: `"0"`, when: appendsNothing, parts: true,
+		reason: "Kafka refuses to append nothing to a list; for Varve it changes nothing"},
+	{request: "Metadata", path: `Topics\[\]`, kafka: "absent", when: mixed, reason: "Asked for topics by name and by id, Kafka answers those by id; Varve answers all"},
+	{request: "Metadata", path: `.*AuthorizedOperations`, kafka: `"3576"`, reason: "Kafka tells the operations on a topic that there is not"},
+	{request: "AlterClientQuotas", path: `.*(Entity\[\]|ErrorCode)`, when: entityTwice, parts: true,
+		reason: "Of two entities of one type Kafka takes the last; Varve refuses"},
+
+	{request: "ListOffsets", path: `.*(Offset|Timestamp|LeaderEpoch|ErrorCode)`, with: ofClock,
+		reason: "Looked up by time Kafka finds the markers of transactions, which no consumer sees; Varve passes them over. The time that LogAppendTime gives is each broker's own"},
+
+	{request: "ListGroups", path: `Groups\[\]`, kafka: `.*"GroupState":"(Empty)?".*`, varve: "absent", reason: keptGroup},
+	{request: "DeleteGroups|OffsetDelete", path: ".*ErrorCode", kafka: `"0"`, varve: `"69"`, reason: keptGroup},
+	{request: "DescribeGroups", path: ".*(State|ErrorCode)", kafka: `"(Empty|0)"`, varve: `"(Dead|69)"`, reason: keptGroup},
+	{request: "JoinGroup", path: "MemberID", kafka: `""`, reason: "Refused by a group of the consumer protocol, Kafka does not tell the member its id again"},
+	{request: "ConsumerGroupHeartbeat", path: `Assignment.*|MemberEpoch`, when: byPattern, reason: "Kafka resolves a regular expression behind the answer, Varve before it"},
+
+	{request: "Produce", path: `.*ErrorCode`, varve: `"53"`, parts: true, reason: "Kafka writes a transactional batch that has no producer, as part of no transaction; Varve refuses it"},
+	{request: "Produce", path: `.*ErrorCode`, kafka: `"53"`, parts: true, reason: "Kafka refuses all batches where one is of a transaction and the request is not; Varve refuses that batch"},
+	{request: "Produce", path: `.*ErrorCode`, kafka: `"2"`, when: otherMagic, parts: true, reason: "Kafka refuses all batches where one has an unknown format; Varve refuses that batch"},
+	{request: "Produce", path: `.*ErrorCode`, kafka: `"(2|3|87|76|4[5789]|90|120)"`, varve: `"(2|3|17|21|87|76|4[5789]|90|120)"`,
+		reason: "Of two things that are wrong with a batch, or with it and its transaction, each tells the one that it finds first"},
+	{request: "Produce", path: `.*ErrorCode`, kafka: `"(2|87)"`, varve: `"0"`, parts: true,
+		reason: "Varve takes a batch whose checksum holds as it is, but for the keys of compacted topics; Kafka reads its records"},
+	{request: "Produce", path: `.*ErrorCode`, kafka: `"0"`, varve: `"(2|87)"`, parts: true,
+		reason: "Kafka does not read compressed records to their end, and takes a batch of a producer without an epoch"},
+	{request: "Produce", path: `.*LogAppendTime`, kafka: `"positive"`, varve: `"-1"`, reason: "Of a batch that was sent before Kafka tells its own time as that of the broker"},
+	{request: "Produce", path: `outcome`, kafka: "closed|alive", varve: "closed|alive", parts: true, reason: "As above, of batches with acks=0: an error closes the connection"},
+	{request: "TxnOffsetCommit", path: `.*ErrorCode`, kafka: `"(48|120)"`, varve: `"(48|120)"`,
+		reason: "Kafka verifies the transactions of several requests at once, with the errors that the oldest of them knows"},
 }
+
+// keptGroup is a reason.
+const keptGroup = "Kafka keeps a group in memory that a refused request has named; Varve does not"
 
 // anyKey stands for all requests.
 const anyKey = ".*"
+
+func ruleFor(d difference, req kmsg.Request) int {
+	for i, r := range rules {
+		if full(r.request, d.Request) && full(r.path, d.Path) && full(r.kafka, d.Kafka) && full(r.varve, d.Varve) && full(r.at, d.At) &&
+			(r.when == nil || r.when(req)) && (r.with == nil || r.with(d)) {
+			return i
+		}
+	}
+	return -1
+}
+
+// patterns are compiled ones.
+var patterns sync.Map
+
+func full(pattern, s string) bool {
+	if pattern == "" {
+		return true
+	}
+	p, ok := patterns.Load(pattern)
+	if !ok {
+		p, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(`(?s)^(?:`+pattern+`)$`))
+	}
+	return p.(*regexp.Regexp).MatchString(s)
+}
 
 // twice reports whether a list of the request has two elements that name the same.
 func twice(req kmsg.Request) bool {
@@ -75,56 +127,59 @@ func twice(req kmsg.Request) bool {
 	return false
 }
 
-func ruleFor(d difference, req kmsg.Request) int {
-	for i, r := range rules {
-		if full(r.request, d.Request) && full(r.path, d.Path) && full(r.kafka, d.Kafka) && full(r.varve, d.Varve) && full(r.at, d.At) &&
-			(r.when == nil || r.when(req)) {
-			return i
-		}
-	}
-	return -1
-}
-
-var patterns = map[string]*regexp.Regexp{}
-
-func full(pattern, s string) bool {
-	if pattern == "" {
-		return true
-	}
-	if patterns[pattern] == nil {
-		patterns[pattern] = regexp.MustCompile(`(?s)^(?:` + pattern + `)$`)
-	}
-	return patterns[pattern].MatchString(s)
-}
-
-func zeroTopicID(req kmsg.Request) bool {
-	f := req.(*kmsg.FetchRequest)
-	for _, t := range f.Topics {
-		if f.Version >= 13 && t.TopicID == [16]byte{} {
-			return true
+// appendsNothing reports whether an empty text is appended.
+func appendsNothing(req kmsg.Request) bool {
+	for _, r := range req.(*kmsg.IncrementalAlterConfigsRequest).Resources {
+		for _, c := range r.Configs {
+			if c.Op == kmsg.IncrementalAlterConfigOpAppend && c.Value != nil && *c.Value == "" {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// otherResources reports whether configs of something else than topics and brokers are asked for.
-func otherResources(req kmsg.Request) bool {
-	other := false
-	walk(reflect.ValueOf(req).Elem(), "", func(name string, v reflect.Value) {
-		if name == "ResourceType" && (v.Int() == 8 || v.Int() == 16 || v.Int() == 32) {
-			other = true
-		}
-	})
-	return other
+// mixed reports whether topics are asked for by name and by id.
+func mixed(req kmsg.Request) bool {
+	names, ids := false, false
+	for _, t := range req.(*kmsg.MetadataRequest).Topics {
+		names, ids = names || t.Topic != nil, ids || t.TopicID != [16]byte{}
+	}
+	return names && ids
 }
 
-// byTime reports whether offsets are looked up by time.
-func byTime(req kmsg.Request) bool {
-	found := false
-	walk(reflect.ValueOf(req).Elem(), "", func(name string, v reflect.Value) {
-		if name == "Timestamp" && (v.Int() >= 0 || v.Int() == -3) {
-			found = true
+// otherMagic reports whether a batch is of another format than 2.
+func otherMagic(req kmsg.Request) bool {
+	for _, t := range req.(*kmsg.ProduceRequest).Topics {
+		for _, p := range t.Partitions {
+			if len(p.Records) > 16 && p.Records[16] != 2 {
+				return true
+			}
 		}
-	})
-	return found
+	}
+	return false
+}
+
+// entityTwice reports whether an entity names a type twice.
+func entityTwice(req kmsg.Request) bool {
+	for _, e := range req.(*kmsg.AlterClientQuotasRequest).Entries {
+		types := map[string]bool{}
+		for _, n := range e.Entity {
+			if types[n.Type] {
+				return true
+			}
+			types[n.Type] = true
+		}
+	}
+	return false
+}
+
+func byPattern(req kmsg.Request) bool {
+	return req.(*kmsg.ConsumerGroupHeartbeatRequest).SubscribedTopicRegex != nil
+}
+
+// ofClock reports whether what Kafka found has a time of a broker's clock: it is behind those of all records.
+func ofClock(d difference) bool {
+	at, err := strconv.ParseInt(fmt.Sprint(d.beside["Timestamp"]), 10, 64)
+	return err == nil && at > began+lastRecord && at <= time.Now().UnixMilli()
 }

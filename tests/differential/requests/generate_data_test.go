@@ -17,6 +17,9 @@ import (
 // began is the time of the records, the same for both brokers.
 var began = time.Now().UnixMilli()
 
+// lastRecord is by how much the youngest record, but for those that are wrong, is younger, in milliseconds.
+const lastRecord = 1005
+
 func (m *model) produce() kmsg.Request {
 	r := kmsg.NewPtrProduceRequest()
 	r.Acks, r.TimeoutMillis = pick[int16](m, -1, -1, -1, 1, 0), 5000
@@ -79,7 +82,7 @@ func (m *model) batch(p *producer, partition string) []byte {
 	case m.chance(1):
 		out[m.IntN(len(out))] ^= 1 << m.IntN(8)
 	case m.chance(1):
-		return pick(m, nil, []byte{}, out[:12])
+		return pick(m, []byte{}, out[:12])
 	}
 	return out
 }

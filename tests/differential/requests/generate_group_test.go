@@ -12,7 +12,7 @@ func (m *model) join() kmsg.Request {
 	r := kmsg.NewPtrJoinGroupRequest()
 	g := m.group()
 	r.Group, r.ProtocolType = g.name, "consumer"
-	r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = 120_000, 120_000
+	r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = long, long
 	if len(g.members) > 0 && m.chance(60) {
 		who := m.member(g)
 		r.MemberID, r.InstanceID = who.id, who.instance

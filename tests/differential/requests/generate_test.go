@@ -26,7 +26,8 @@ var generators = []struct {
 	{1, (*model).listConfigResources}, {1, (*model).alterLogDirs}, {1, (*model).describeLogDirs}, {1, (*model).electLeaders},
 	{1, (*model).reassign}, {1, (*model).listReassignments}, {1, (*model).describeQuotas}, {1, (*model).alterQuotas},
 	{1, (*model).describeQuorum}, {1, (*model).updateFeatures}, {1, (*model).describeCluster}, {1, (*model).apiVersions},
-	{1, (*model).describeScram},
+	{1, (*model).describeScram}, {12, (*model).consumerHeartbeat}, {1, (*model).consumerByPattern}, {3, (*model).describeConsumers},
+	{3, (*model).consumerCommit}, {2, (*model).consumerOffsets}, {2, (*model).acrossProtocols},
 }
 
 // versions is a range of versions of a key.
@@ -55,6 +56,7 @@ func (m *model) next(served map[int16]versions) kmsg.Request {
 				m.mutate(req)
 			}
 			tame(req)
+			m.own(req)
 			return clone(req)
 		}
 	}
@@ -117,7 +119,11 @@ func (m *model) mutateField(v reflect.Value) {
 		if m.chance(40) {
 			v.Set(reflect.Zero(v.Type()))
 		} else if v.Type().Elem().Kind() == reflect.String {
-			s := m.mutateString("text")
+			s := "text"
+			if !v.IsNil() {
+				s = v.Elem().String()
+			}
+			s = m.mutateString(s)
 			v.Set(reflect.ValueOf(&s))
 		}
 	case reflect.Slice:
@@ -139,4 +145,77 @@ func (m *model) mutateField(v reflect.Value) {
 
 func (m *model) mutateString(s string) string {
 	return pick(m, "", s+"x", strings.Repeat("l", 250), "sp ace", "grün", ".", "a\x00b", strings.ToUpper(s))
+}
+
+// own gives a request names of this round where it could make or ask for what other rounds make too.
+func (m *model) own(req kmsg.Request) {
+	m.key = req.Key()
+	walk(reflect.ValueOf(req).Elem(), "", func(name string, v reflect.Value) {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() || v.Type().Elem().Kind() != reflect.String {
+				return
+			}
+			s := v.Elem().String()
+			v.Set(reflect.ValueOf(&s))
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.String && m.owns(req, name) {
+			v.SetString(m.ownName(v.String(), name))
+		}
+	})
+	ownLogs(req)
+	if q, ok := req.(*kmsg.AlterClientQuotasRequest); ok {
+		for _, e := range q.Entries {
+			for _, n := range e.Entity {
+				q.ValidateOnly = q.ValidateOnly || n.Name == nil || *n.Name == ""
+			}
+		}
+	}
+	if q, ok := req.(*kmsg.DescribeTopicPartitionsRequest); ok && *lanes > 1 && len(q.Topics) == 0 && q.ResponsePartitionLimit > 0 {
+		q.ResponsePartitionLimit = 2000 // a page of all topics would depend on the other rounds'
+	}
+}
+
+// ownLogs takes the coordinators' topics, which all rounds write to, out of requests that tell what is in them.
+func ownLogs(req kmsg.Request) {
+	switch req.Key() {
+	case 1, 2, 23, 61, 68:
+	default:
+		return
+	}
+	walk(reflect.ValueOf(req).Elem(), "", func(name string, v reflect.Value) {
+		if (name == "Topic" || name == "SubscribedTopicNames") && v.Kind() == reflect.String {
+			v.SetString(ours(v.String()))
+		}
+	})
+}
+
+// owns reports whether a field holds the name of a thing that the request may make.
+func (m *model) owns(req kmsg.Request, field string) bool {
+	switch field {
+	case "Group", "Groups", "TransactionalID", "TransactionalIDs", "TransactionID", "CoordinatorKey", "CoordinatorKeys":
+		return true
+	case "Topic":
+		return req.Key() == 3 || req.Key() == 19
+	case "Name":
+		return req.Key() == 49
+	}
+	return false
+}
+
+// shared are keys that make a group without a name, or tell of one.
+var shared = map[int16]bool{8: true, 9: true, 15: true, 42: true, 47: true}
+
+func (m *model) ownName(s, field string) string {
+	switch {
+	case s == "" && field == "Group" && shared[m.key] && *lanes > 1:
+		return m.named("none")
+	case s == "", field == "Topic" && (strings.HasPrefix(s, "__") || strings.HasPrefix(s, ".")):
+		return s
+	case field == "Name" && strings.Contains(s, "."): // an address
+		return s
+	case strings.HasPrefix(strings.ToLower(s), m.named("")):
+		return s
+	}
+	return m.named(s)
 }

@@ -7,7 +7,7 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 func (m *model) initProducer() kmsg.Request {
 	r := kmsg.NewPtrInitProducerIDRequest()
 	p := m.producer()
-	r.TransactionalID, r.TransactionTimeoutMillis, r.ProducerID, r.ProducerEpoch = p.txn, 120_000, -1, -1
+	r.TransactionalID, r.TransactionTimeoutMillis, r.ProducerID, r.ProducerEpoch = p.txn, long, -1, -1
 	switch {
 	case m.chance(25):
 		r.ProducerID, r.ProducerEpoch = p.id, p.epoch

@@ -5,6 +5,9 @@ package requests
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -17,7 +20,11 @@ type model struct {
 
 	topics    []*topic
 	groups    []*group
+	consumers []*consumerGroup
 	producers []*producer
+	key       int16    // of the request that is made
+	patterns  int      // how many groups were joined with a regular expression
+	made      []string // topics of other names
 	session   struct{ id, epoch int32 }
 }
 
@@ -52,6 +59,9 @@ func newModel(seed uint64, round int) *model {
 	for _, s := range []string{"a", "b"} {
 		m.groups = append(m.groups, &group{name: m.named("g" + s)})
 	}
+	for _, s := range []string{"a", "b"} {
+		m.consumers = append(m.consumers, &consumerGroup{name: m.named("c" + s)})
+	}
 	for _, s := range []string{"x", "y"} {
 		txn := m.named("x" + s)
 		m.producers = append(m.producers, &producer{txn: &txn, id: -1, next: map[string]int32{}})
@@ -70,7 +80,7 @@ func pick[T any](m *model, of ...T) T { return of[m.IntN(len(of))] }
 // topic is a topic of the round, which may not be there yet or any more, or seldom one that never is.
 func (m *model) topic() *topic {
 	if m.chance(6) {
-		return &topic{name: pick(m, "", "no-such-topic", "no/such topic", "__consumer_offsets", "..", m.named("never")),
+		return &topic{name: pick(m, "", m.named("no-such-topic"), "no/such topic", "__consumer_offsets", "..", m.named("never")),
 			id: [16]byte{byte(m.IntN(2)), 7, byte(m.IntN(3))}}
 	}
 	return pick(m, m.topics...)
@@ -144,10 +154,12 @@ func (m *model) learn(req kmsg.Request, resp kmsg.Response) {
 		}
 	case *kmsg.MetadataResponse:
 		for _, t := range r.Topics {
-			if t.Topic != nil {
+			if t.Topic != nil && !foreign(strconv.Quote(*t.Topic), m.round) {
 				m.named2id(*t.Topic, t.TopicID)
 			}
 		}
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		m.learnConsumer(req.(*kmsg.ConsumerGroupHeartbeatRequest), r)
 	case *kmsg.InitProducerIDResponse:
 		m.learnProducer(req.(*kmsg.InitProducerIDRequest), r)
 	case *kmsg.EndTxnResponse:
@@ -172,10 +184,17 @@ func (m *model) learn(req kmsg.Request, resp kmsg.Response) {
 }
 
 func (m *model) named2id(name string, id [16]byte) {
+	if id == [16]byte{} || strings.HasPrefix(name, "__") {
+		return
+	}
 	for _, t := range m.topics {
-		if t.name == name && id != [16]byte{} {
+		if t.name == name {
 			t.id = id
+			return
 		}
+	}
+	if !slices.Contains(m.made, name) {
+		m.made = append(m.made, name)
 	}
 }
 

@@ -33,6 +33,15 @@ func (s *symbols) pair(kind string, kafka, varve any) {
 	s.toKafka[symbol{kind, varve}] = kafka
 }
 
+// pairLast pairs the only member of a group that is not known yet: the answer that tells its id has still to come.
+func (s *symbols) pairLast(kafka, varve []string) {
+	kafka = slices.DeleteFunc(kafka, func(id string) bool { return s.toVarve[symbol{"member", id}] != nil })
+	varve = slices.DeleteFunc(varve, func(id string) bool { return s.toKafka[symbol{"member", id}] != nil })
+	if len(kafka) == 1 && len(varve) == 1 {
+		s.pair("member", kafka[0], varve[0])
+	}
+}
+
 // idKinds are the fields that hold an id of the broker's own.
 var idKinds = map[string]string{
 	"TopicID": "topic", "MemberID": "member", "LeaderID": "member", "ProducerID": "producer", "ProducerIDFilters": "producer",
@@ -160,7 +169,34 @@ func (s *symbols) learn(kafka, varve kmsg.Response) {
 			s.pair("producer", k.ProducerID, v.ProducerID)
 		}
 	case *kmsg.JoinGroupResponse:
-		s.pair("member", k.MemberID, varve.(*kmsg.JoinGroupResponse).MemberID)
+		v := varve.(*kmsg.JoinGroupResponse)
+		s.pair("member", k.MemberID, v.MemberID)
+		var ks, vs []string
+		for _, m := range k.Members {
+			ks = append(ks, m.MemberID)
+		}
+		for _, m := range v.Members {
+			vs = append(vs, m.MemberID)
+		}
+		s.pairLast(ks, vs)
+	case *kmsg.DescribeGroupsResponse:
+		for i, g := range varve.(*kmsg.DescribeGroupsResponse).Groups {
+			if i >= len(k.Groups) || k.Groups[i].Group != g.Group {
+				continue
+			}
+			var ks, vs []string
+			for _, m := range k.Groups[i].Members {
+				ks = append(ks, m.MemberID)
+			}
+			for _, m := range g.Members {
+				vs = append(vs, m.MemberID)
+			}
+			s.pairLast(ks, vs)
+		}
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		if v := varve.(*kmsg.ConsumerGroupHeartbeatResponse); k.MemberID != nil && v.MemberID != nil {
+			s.pair("member", *k.MemberID, *v.MemberID)
+		}
 	case *kmsg.FetchResponse:
 		s.pair("session", k.SessionID, varve.(*kmsg.FetchResponse).SessionID)
 	}

@@ -8,22 +8,43 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// long is a time in milliseconds that outlasts a round.
+const long = 600_000
+
 // tame takes out of a request what would make the run depend on clocks (short timeouts that end in the middle of another
 // request), make Kafka fail with an internal error in a way that says nothing of Varve, end the test itself (throttles of its own client, a broker whose settings are changed under it), or cost minutes.
 func tame(req kmsg.Request) {
 	switch r := req.(type) {
+	case *kmsg.ProduceRequest: // Kafka does not answer where there are no records at all
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				if p := &r.Topics[i].Partitions[j]; p.Records == nil {
+					p.Records = []byte{}
+				}
+			}
+		}
 	case *kmsg.FetchRequest:
 		r.MaxWaitMillis = min(r.MaxWaitMillis, 10)
 		// A follower's fetches move its own high watermark.
 		r.ReplicaID, r.ReplicaState = -1, kmsg.NewFetchRequestReplicaState()
+		for i := range r.Topics { // Kafka closes the connection where a tagged field is not of the version
+			for j := range r.Topics[i].Partitions {
+				def := kmsg.NewFetchRequestTopicPartition()
+				r.Topics[i].Partitions[j].HighWatermark, r.Topics[i].Partitions[j].ReplicaDirectoryID = def.HighWatermark, def.ReplicaDirectoryID
+			}
+		}
 	case *kmsg.JoinGroupRequest:
 		if r.SessionTimeoutMillis >= 6000 {
-			r.SessionTimeoutMillis = max(r.SessionTimeoutMillis, 120_000)
+			r.SessionTimeoutMillis = max(r.SessionTimeoutMillis, long)
 		}
-		r.RebalanceTimeoutMillis = max(r.RebalanceTimeoutMillis, 120_000)
+		r.RebalanceTimeoutMillis = max(r.RebalanceTimeoutMillis, long)
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		if r.RebalanceTimeoutMillis != -1 { // others are times
+			r.RebalanceTimeoutMillis = max(r.RebalanceTimeoutMillis, long)
+		}
 	case *kmsg.InitProducerIDRequest:
 		if r.TransactionTimeoutMillis > 0 {
-			r.TransactionTimeoutMillis = max(r.TransactionTimeoutMillis, 120_000)
+			r.TransactionTimeoutMillis = max(r.TransactionTimeoutMillis, long)
 		}
 	case *kmsg.CreateTopicsRequest:
 		r.TimeoutMillis = max(r.TimeoutMillis, 30_000)

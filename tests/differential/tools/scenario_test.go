@@ -2,14 +2,25 @@
 
 package tools
 
-// step is one call of a tool. In args {b} is --bootstrap-server and the broker's address, {addr} the address, {data} the
-// broker's data folder, {tmp} a folder of the test, {config} the file of client.properties.
+// step is one call of a tool. In args {b} is --bootstrap-server and the broker's address, {addr} the address, {tmp} a folder of
+// the test, {config} the file of client.properties, {segments:TOPIC} the first segments of the topic's partitions that were
+// written to. A step without a class waits for the end of the one that goes on beside the others, and compares what that printed.
 type step struct {
 	name  string
 	class string
 	args  string
 	stdin string
 	lines order
+}
+
+// alone are tools that run in a JVM of their own: what they print last they print when it ends.
+var alone = map[string]bool{verifiableP: true}
+
+// until are patterns that a step's output has to have before it is compared: it is called again until then.
+var until = map[string]string{
+	"newer group's state":   "Stable",
+	"newer group's offsets": `(?s)\d+ +\d+ +0 .*\d+ +\d+ +0 .*\d+ +\d+ +0 `,
+	"newer group left":      "Empty",
 }
 
 // order is what of a step's lines is compared.
@@ -19,6 +30,7 @@ const (
 	inOrder  order = iota
 	anyOrder       // their order says nothing
 	distinct       // nor how often one comes
+	beside         // as anyOrder, of a step that goes on while the next ones run
 )
 
 // Main classes of the tools.
@@ -154,6 +166,37 @@ var scenario = []step{
 	{"group's state", groups, "{b} --describe --group readers --state", "", inOrder},
 	{"group's members", groups, "{b} --describe --group readers --members --verbose", "", inOrder},
 	{"all groups", groups, "{b} --describe --all-groups", "", anyOrder},
+
+	{"newer topic", topics, "{b} --create --topic newer --partitions 3", "", inOrder},
+	{"produce to newer", consoleProducer, "{b} --topic newer --reader-property parse.key=true --reader-property key.separator=:",
+		"a:one\nb:two\nc:three\nd:four\ne:five\n", inOrder},
+	{"newer member", consoleConsumer, "{b} --topic newer --group newer --from-beginning --max-messages 6 --command-property group.protocol=consumer --command-property auto.commit.interval.ms=200", "", beside},
+	{"newer group's state", groups, "{b} --describe --group newer --state --verbose", "", inOrder},
+	{"newer group's members", groups, "{b} --describe --group newer --members", "", inOrder},
+	{"newer group's members in full", groups, "{b} --describe --group newer --members --verbose", "", inOrder},
+	{"newer group's offsets", groups, "{b} --describe --group newer --offsets", "", anyOrder},
+	{"newer group's offsets in full", groups, "{b} --describe --group newer --offsets --verbose", "", anyOrder},
+	{"groups of both kinds", groups, "{b} --list --type --state", "", anyOrder},
+	{"groups of the new kind", groups, "{b} --list --type consumer", "", anyOrder},
+	{"stable groups", groups, "{b} --list --state stable", "", anyOrder},
+	{"newer group of all kinds", allGroups, "{b} --list --group-type consumer", "", anyOrder},
+	{"newer group's setting", configs, "{b} --alter --entity-type groups --entity-name newer --add-config consumer.session.timeout.ms=50000", "", inOrder},
+	{"newer group's bad setting", configs, "{b} --alter --entity-type groups --entity-name newer --add-config consumer.session.timeout.ms=1000", "", inOrder},
+	{"newer group's unknown setting", configs, "{b} --alter --entity-type groups --entity-name newer --add-config no.such=1", "", inOrder},
+	{"newer group's settings", configs, "{b} --describe --entity-type groups --entity-name newer", "", anyOrder},
+	{"all newer group's settings", configs, "{b} --describe --all --entity-type groups --entity-name newer", "", anyOrder},
+	{"newer group's setting removed", configs, "{b} --alter --entity-type groups --entity-name newer --delete-config consumer.session.timeout.ms", "", inOrder},
+	{"newer group reset", groups, "{b} --reset-offsets --group newer --topic newer --to-earliest --execute", "", anyOrder},
+	{"newer group deleted", groups, "{b} --delete --group newer", "", inOrder},
+	{"newer group's offsets deleted", groups, "{b} --delete-offsets --group newer --topic newer", "", anyOrder},
+	{"produce the last to newer", consoleProducer, "{b} --topic newer", "six\n", inOrder},
+	{"newer member at its end", "", "", "", anyOrder},
+	{"newer group left", groups, "{b} --describe --group newer --state --verbose", "", inOrder},
+	{"newer group's members left", groups, "{b} --describe --group newer --members --verbose", "", inOrder},
+	{"newer group reset when left", groups, "{b} --reset-offsets --group newer --topic newer --to-earliest --execute", "", anyOrder},
+	{"newer group in the old protocol", consoleConsumer, "{b} --topic newer --group newer --max-messages 6", "", anyOrder},
+	{"newer group by its new kind", groups, "{b} --list --type", "", anyOrder},
+	{"newer group deleted when left", groups, "{b} --delete --group newer", "", inOrder},
 	{"missing group", groups, "{b} --describe --group nobody", "", inOrder},
 	{"reset tried", groups, "{b} --reset-offsets --group readers --topic lines --to-earliest --dry-run", "", anyOrder},
 	{"reset", groups, "{b} --reset-offsets --group readers --topic lines:0,1 --shift-by -1 --execute", "", anyOrder},
@@ -188,7 +231,7 @@ var scenario = []step{
 	{"moves listed", reassign, "{b} --list", "", inOrder},
 
 	{"transactions", transactions, "{b} list", "", inOrder},
-	{"copy in transactions", copier, "--broker-list {addr} --input-topic lines --input-partition 1 --output-topic placed --transactional-id copy --consumer-group copiers --transaction-size 1 --max-messages 1", "", inOrder},
+	{"copy in transactions", copier, "--broker-list {addr} --input-topic newer --input-partition 2 --output-topic placed --transactional-id copy --consumer-group copiers --transaction-size 1 --max-messages 2 --use-group-metadata", "", inOrder},
 	{"transactions after it", transactions, "{b} list", "", inOrder},
 	{"transaction", transactions, "{b} describe --transactional-id copy", "", inOrder},
 	{"missing transaction", transactions, "{b} describe --transactional-id nobody", "", inOrder},
@@ -209,6 +252,9 @@ var scenario = []step{
 	{"offsets topic", consoleConsumer, "{b} --topic __consumer_offsets --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter --from-beginning --timeout-ms 4000", "", distinct},
 	{"group metadata", consoleConsumer, "{b} --topic __consumer_offsets --formatter org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter --from-beginning --timeout-ms 4000", "", distinct},
 	{"transaction topic", consoleConsumer, "{b} --topic __transaction_state --formatter org.apache.kafka.tools.consumer.TransactionLogMessageFormatter --from-beginning --timeout-ms 4000", "", distinct},
+
+	{"dump of offsets", dumpLog, "--offsets-decoder --files {segments:__consumer_offsets}", "", distinct},
+	{"dump of transactions", dumpLog, "--transaction-log-decoder --files {segments:__transaction_state}", "", distinct},
 
 	{"delete", topics, "{b} --delete --topic a.b", "", inOrder},
 	{"delete nothing", topics, "{b} --delete --topic nothing", "", inOrder},

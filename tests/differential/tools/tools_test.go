@@ -41,13 +41,16 @@ func TestTools(t *testing.T) {
 	kafka := peer{"Kafka", k.Bootstrap, k.DataDir(), apachekafka.ToolsForTest(t)}
 	varve := peer{"Varve", v.Kafka, filepath.Join(v.Dir, "data", "logs"), apachekafka.ToolsForTest(t)}
 	met := make([]int, len(differences))
+	var besides *pair
 	for _, s := range scenario {
-		want, got := runBoth(t, s, kafka, varve, tmp)
-		judge(t, s, want, got, met)
-	}
-	for _, s := range dumps(t, kafka, varve) {
-		want, got := runBoth(t, s, kafka, varve, tmp)
-		judge(t, s, want, got, met)
+		switch {
+		case s.lines == beside:
+			besides = start(t, s, kafka.another(t), varve.another(t), tmp)
+		case s.class == "":
+			besides.judge(t, met)
+		default:
+			start(t, s, kafka, varve, tmp).judge(t, met)
+		}
 	}
 	for i, d := range differences {
 		if met[i] == 0 {
@@ -57,34 +60,82 @@ func TestTools(t *testing.T) {
 	t.Logf("%d calls against each broker in %v; %d listed kinds of differences", len(scenario), time.Since(began).Round(time.Second), len(differences))
 }
 
-// runBoth runs a step against both brokers at the same time.
-func runBoth(t *testing.T, s step, kafka, varve peer, tmp string) (want, got []string) {
+// another is the same broker with a JVM more.
+func (p peer) another(t *testing.T) peer {
 	t.Helper()
-	var err1, err2 error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		want, err1 = run(t, kafka, s, tmp)
-	}()
-	got, err2 = run(t, varve, s, tmp)
-	<-done
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatalf("%s: %v", s.name, err)
+	p.tools = apachekafka.ToolsForTest(t)
+	return p
+}
+
+// pair is a step under way at both brokers.
+type pair struct {
+	step
+	kafka, varve chan printed
+}
+
+// printed are the normalised lines of a step, the last of them its exit code.
+type printed struct {
+	lines []string
+	err   error
+}
+
+// start runs a step against both brokers at the same time.
+func start(t *testing.T, s step, kafka, varve peer, tmp string) *pair {
+	t.Helper()
+	p := &pair{s, make(chan printed, 1), make(chan printed, 1)}
+	for _, one := range []struct {
+		peer
+		to chan printed
+	}{{kafka, p.kafka}, {varve, p.varve}} {
+		go func() {
+			lines, err := run(t, one.peer, s, tmp)
+			one.to <- printed{lines, err}
+		}()
 	}
-	return want, got
+	return p
+}
+
+// judge waits for the end of the step and compares what was printed.
+func (p *pair) judge(t *testing.T, met []int) {
+	t.Helper()
+	want, got := <-p.kafka, <-p.varve
+	if err := errors.Join(want.err, got.err); err != nil {
+		t.Fatalf("%s: %v", p.name, err)
+	}
+	judge(t, p.step, want.lines, got.lines, met)
 }
 
 // run runs a step and gives its normalised lines, the last of them its exit code.
 func run(t *testing.T, p peer, s step, tmp string) ([]string, error) {
-	r := strings.NewReplacer("{b}", "--bootstrap-server "+p.addr, "{addr}", p.addr, "{data}", p.data, "{tmp}", tmp, "{config}", filepath.Join(tmp, "client.properties"))
-	res, err := p.tools.Run(callLimit, s.stdin, s.class, strings.Fields(r.Replace(s.args))...)
-	if err != nil {
-		return nil, err
+	r := strings.NewReplacer("{b}", "--bootstrap-server "+p.addr, "{addr}", p.addr, "{tmp}", tmp, "{config}", filepath.Join(tmp, "client.properties"))
+	args := segmentsOf.ReplaceAllStringFunc(r.Replace(s.args), p.segments)
+	wanted := regexp.MustCompile(until[s.name])
+	var res apachekafka.Result
+	for try := range tries {
+		if try > 0 {
+			time.Sleep(tryStep)
+		}
+		var err error
+		if alone[s.class] {
+			res, err = apachekafka.RunTool(t.Context(), s.stdin, s.class, strings.Fields(args)...)
+		} else {
+			res, err = p.tools.Run(callLimit, s.stdin, s.class, strings.Fields(args)...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if wanted.MatchString(res.Out) {
+			break
+		}
 	}
 	if *only != "" && regexp.MustCompile(*only).MatchString(s.name) {
 		t.Logf("%s of %s: exit %s\n%s%s", s.name, p.name, res.Exit, res.Out, res.Err)
 	}
-	lines := strings.Split(normal(res.Out+res.Err, p), "\n")
+	out := normal(res.Out+res.Err, p, replacements)
+	if s.class == dumpLog {
+		out = normal(out, p, ofDumps)
+	}
+	lines := strings.Split(out, "\n")
 	if s.lines != inOrder {
 		slices.Sort(lines)
 	}
@@ -92,6 +143,27 @@ func run(t *testing.T, p peer, s step, tmp string) ([]string, error) {
 		lines = slices.DeleteFunc(slices.Compact(lines), func(l string) bool { return strings.HasPrefix(l, "Processed a total") })
 	}
 	return append(slices.DeleteFunc(lines, unsaid), "exit "+res.Exit), nil
+}
+
+// tries bounds the calls of a step that waits for something, tryStep is the time between two.
+const (
+	tries   = 60
+	tryStep = 500 * time.Millisecond
+)
+
+var segmentsOf = regexp.MustCompile(`\{segments:(.*)\}`)
+
+// segments are the first segments of a topic's partitions that were written to.
+func (p peer) segments(of string) string {
+	files, err := filepath.Glob(filepath.Join(p.data, segmentsOf.FindStringSubmatch(of)[1]+"-*", "00000000000000000000.log"))
+	if err != nil {
+		return err.Error()
+	}
+	files = slices.DeleteFunc(files, func(f string) bool {
+		info, err := os.Stat(f)
+		return err != nil || info.Size() == 0
+	})
+	return strings.Join(files, ",")
 }
 
 // unsaid are lines that tell nothing: empty ones, and the places of an exception.
@@ -128,17 +200,23 @@ func missing(a, b []string) []string {
 	return out
 }
 
-// replacements make what may always differ the same: ids, clocks, durations and rates, sizes, addresses.
-var replacements = []struct {
+type replacement struct {
 	pattern *regexp.Regexp
 	by      string
-}{
+}
+
+// replacements make what may always differ the same: ids, clocks, durations and rates, sizes, addresses.
+var replacements = []replacement{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDR"},
 	{regexp.MustCompile(`127\.0\.0\.1 +\d+`), "ADDR"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UUID"},
 	{regexp.MustCompile(`(console|perf)-consumer-\d+`), "${1}-consumer-N"},
-	{regexp.MustCompile(`"topicId":"[\w-]{22}"`), `"topicId":ID`},
+	{regexp.MustCompile(`"(topicId|memberId)":"[\w-]{22}"`), `"${1}":ID`},
+	{regexp.MustCompile(`[\w-]{22}( +/127\.0\.0\.1)`), "ID${1}"}, // a member's id of its own making
+	{regexp.MustCompile(`"size":\d+`), `"size":N`},
 	{regexp.MustCompile(`\}\{"key"`), "}\n{\"key\""}, // the formatters end no line
+	{regexp.MustCompile(`\}(The consumer rebalance)`), "}\n${1}"},
+	{regexp.MustCompile(`("group":"log-cleaner.*"subscription":)"[^"]*"(,"assignment":)"[^"]*"`), "${1}BYTES${2}BYTES"}, // of a topic whose name is drawn
 	{regexp.MustCompile(`"(totalBytes|usableBytes)":\d+`), `"${1}":N`},
 	{regexp.MustCompile(`(?m)Epoch: \d+$`), "Epoch: N"},
 	{regexp.MustCompile(`\d+ ms ago`), "N ms ago"},
@@ -156,42 +234,19 @@ var replacements = []struct {
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
 
-func normal(out string, p peer) string {
+// ofDumps are replacements in what dump-log prints: places and sizes. Kafka numbers the records of a batch of the group
+// coordinator's although it is no producer's.
+var ofDumps = []replacement{
+	{regexp.MustCompile(`(?m)^(Dumping DATA.*|Log starting offset: \d+)$`), ""},
+	{regexp.MustCompile(`baseOffset: .* (isTransactional: .*) position: .* (magic: \d+ compresscodec: \w+) crc: \d+ `), "batch ${1} ${2} "},
+	{regexp.MustCompile(`"metadataHash":-?\d+`), `"metadataHash":N`}, // of topic ids
+	{regexp.MustCompile(`\| offset: \d+ CreateTime: MILLIS keySize: \d+ valueSize: (-1 )?.*sequence: -?\d+ `), "| ${1}"},
+}
+
+func normal(out string, p peer, by []replacement) string {
 	out = strings.ReplaceAll(out, p.data, "DATA")
-	for _, r := range replacements {
+	for _, r := range by {
 		out = r.pattern.ReplaceAllString(out, r.by)
 	}
 	return strings.ReplaceAll(out, "\r", "")
-}
-
-// dumps let dump-log decode the first segment of each partition of the internal topics that both brokers have written to.
-func dumps(t *testing.T, kafka, varve peer) []step {
-	t.Helper()
-	var out []step
-	for _, topic := range []struct{ name, decoder string }{{"__consumer_offsets", "--offsets-decoder"}, {"__transaction_state", "--transaction-log-decoder"}} {
-		for _, dir := range matches(t, kafka.data, topic.name+"-*") {
-			file := filepath.Join(filepath.Base(dir), "00000000000000000000.log")
-			if written(kafka, file) && written(varve, file) {
-				out = append(out, step{"dump of " + filepath.Base(dir), dumpLog, topic.decoder + " --files {data}/" + file, "", distinct})
-			}
-		}
-	}
-	if len(out) < 2 {
-		t.Errorf("%d partitions of internal topics have a segment to dump", len(out))
-	}
-	return out
-}
-
-func written(p peer, file string) bool {
-	info, err := os.Stat(filepath.Join(p.data, file))
-	return err == nil && info.Size() > 0
-}
-
-func matches(t *testing.T, dir, pattern string) []string {
-	t.Helper()
-	m, err := filepath.Glob(filepath.Join(dir, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
