@@ -29,7 +29,9 @@ func (h *Handlers) describeTopicPartitions(_ context.Context, r *Request) (kmsg.
 	names, first := namesFromCursor(im, req)
 	if first < 0 {
 		for i := range req.Topics {
-			resp.Topics = append(resp.Topics, failedTopic(req.Topics[i].Topic, kerr.InvalidRequest))
+			failed := failedTopic(req.Topics[i].Topic, kerr.InvalidRequest)
+			failed.IsInternal = false
+			resp.Topics = append(resp.Topics, failed)
 		}
 		return resp, nil
 	}

@@ -148,8 +148,8 @@ func (r *Resolver) Apply(overrides map[string]string, kind Kind, c Change, key, 
 	case Delete:
 		delete(overrides, key)
 	case Append, Subtract:
-		if d.Type != List {
-			return fmt.Errorf("%w: Can't %s to key %s because its type is not LIST.", ErrInvalid, changeVerb(c), key) //nolint:staticcheck // Kafka's text
+		if err := CheckChange(kind, c, key); err != nil {
+			return err
 		}
 		old, ok := overrides[key]
 		if !ok {
@@ -158,6 +158,17 @@ func (r *Resolver) Apply(overrides map[string]string, kind Kind, c Change, key, 
 		overrides[key] = editList(old, value, c)
 	default:
 		return fmt.Errorf("%w: Unknown operation type %s", ErrInvalid, strconv.Itoa(int(c)))
+	}
+	return nil
+}
+
+// CheckChange refuses to append to, or to take from, what is no list.
+func CheckChange(kind Kind, c Change, key string) error {
+	if c != Append && c != Subtract {
+		return nil
+	}
+	if d := kind.def(key); d == nil || d.Type != List {
+		return fmt.Errorf("%w: Can't %s to key %s because its type is not LIST.", ErrInvalid, changeVerb(c), key) //nolint:staticcheck // Kafka's text
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ func (c *Controller) AlterConfigs(ctx context.Context, alterations []ConfigAlter
 }
 
 func (p *proposal) alter(a *ConfigAlteration) error {
+	if err := checkChanges(a); err != nil {
+		return err
+	}
 	before, missing := p.configsOf(a.Type, a.Name)
 	if missing != nil && !errors.Is(missing, ErrUnknownTopic) {
 		return missing
@@ -39,11 +42,6 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 	after := make(map[string]string)
 	if !a.Replace {
 		maps.Copy(after, before)
-	}
-	for i, ch := range a.Changes {
-		if slices.ContainsFunc(a.Changes[:i], func(other ConfigChange) bool { return other.Key == ch.Key }) {
-			return fmt.Errorf("%w: Error due to duplicate config keys: %s", ErrInvalidRequest, ch.Key)
-		}
 	}
 	for _, ch := range a.Changes {
 		if err := p.env.Configs.Apply(after, a.Type.configKind(), ch.Op, ch.Key, ch.Value); err != nil {
@@ -58,6 +56,21 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 		return missing
 	}
 	return p.add(configChanges(a, before, after)...)
+}
+
+// checkChanges refuses what no resource could be changed by, before it is looked at which it is.
+func checkChanges(a *ConfigAlteration) error {
+	for i, ch := range a.Changes {
+		if slices.ContainsFunc(a.Changes[:i], func(other ConfigChange) bool { return other.Key == ch.Key }) {
+			return fmt.Errorf("%w: Error due to duplicate config keys: %s", ErrInvalidRequest, ch.Key)
+		}
+	}
+	for _, ch := range a.Changes {
+		if err := config.CheckChange(a.Type.configKind(), ch.Op, ch.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t ResourceType) configKind() config.Kind {

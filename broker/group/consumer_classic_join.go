@@ -16,16 +16,10 @@ func (cg *consumerGroup) join(e Join) error {
 	if err != nil {
 		return err
 	}
-	id := e.MemberID
-	if id == "" {
-		prefix := e.ClientID
-		if e.InstanceID != nil {
-			prefix = *e.InstanceID
-		}
-		if id = c.memberID(prefix); e.NeedsMemberID && e.InstanceID == nil {
-			c.reply(e.To, JoinResponse{Err: ErrMemberIDRequired, MemberID: id})
-			return nil
-		}
+	id := c.joiningID(e)
+	if e.MemberID == "" && e.NeedsMemberID && e.InstanceID == nil {
+		c.reply(e.To, JoinResponse{Err: ErrMemberIDRequired, MemberID: id})
+		return nil
 	}
 	m := cg.members[id]
 	if e.InstanceID != nil {
@@ -56,6 +50,17 @@ func (cg *consumerGroup) join(e Join) error {
 		c.reply(e.To, r)
 	})
 	return nil
+}
+
+// joiningID is the id that a member joins with: its own, or a new one.
+func (c *Coordinator) joiningID(e Join) string {
+	switch {
+	case e.MemberID != "":
+		return e.MemberID
+	case e.InstanceID != nil:
+		return c.memberID(*e.InstanceID)
+	}
+	return c.memberID(e.ClientID)
 }
 
 // checkJoin tells whether a member may join with the classic protocol, and what it tells of itself.

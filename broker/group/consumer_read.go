@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"time"
 
 	"github.com/varvehq/varve/broker/group/assignor"
@@ -24,8 +25,24 @@ type ConsumerMemberDescription struct {
 	Topics               []string
 	Regex                string
 	RebalanceTimeout     time.Duration
-	Assigned, Target     assignor.Set
+	Assigned             assignor.Set // with what it has to give up
+	Target               assignor.Set
 	Classic              bool // it speaks the classic protocol
+}
+
+// holds is all that nobody else may have because of a member.
+func (c *current) holds() assignor.Set {
+	if len(c.revoke) == 0 {
+		return c.assigned
+	}
+	all := assignor.Set{}
+	for _, set := range [...]assignor.Set{c.assigned, c.revoke} {
+		for t, ps := range set {
+			all[t] = append(all[t], ps...)
+			slices.Sort(all[t])
+		}
+	}
+	return all
 }
 
 // DescribeConsumer tells a group of the consumer protocol, or ErrGroupNotFound.
@@ -39,7 +56,7 @@ func (c *Coordinator) DescribeConsumer(id string) (ConsumerDescription, error) {
 	for _, m := range cg.sorted() {
 		d.Members = append(d.Members, ConsumerMemberDescription{MemberID: m.id, InstanceID: m.instance, RackID: m.rack, Epoch: m.epoch,
 			ClientID: m.clientID, ClientHost: m.clientHost, Topics: m.topics, Regex: m.regex, RebalanceTimeout: m.rebalanceTimeout,
-			Assigned: m.assigned, Target: m.target, Classic: m.classic != nil})
+			Assigned: m.holds(), Target: m.target, Classic: m.classic != nil})
 	}
 	return d, nil
 }

@@ -135,6 +135,9 @@ func TestCommitInAnEarlierEpoch(t *testing.T) {
 	d.join("m2") // m1 has to give up a partition
 	d.heartbeat(ConsumerHeartbeatRequest{MemberID: "m1", Epoch: first.Epoch, RebalanceTimeout: -1})
 	kept := d.co.groups["g"].consumer.members["m1"].assigned[fixedID("a")]
+	if told, err := d.co.DescribeConsumer("g"); err != nil || len(told.Members[0].Assigned[fixedID("a")]) != 3 {
+		t.Errorf("while it has to give one up the member is told to have %+v, %v, want all three", told.Members[0].Assigned, err)
+	}
 	now := d.heartbeat(ConsumerHeartbeatRequest{MemberID: "m1", Epoch: first.Epoch, RebalanceTimeout: -1, Owned: assignor.Set{fixedID("a"): kept}})
 	second := d.heartbeat(ConsumerHeartbeatRequest{MemberID: "m2", Epoch: now.Epoch, RebalanceTimeout: -1})
 	if now.Epoch <= first.Epoch || len(kept) != 2 || len(second.Assigned[fixedID("a")]) != 1 {

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
 	"github.com/varvehq/varve/broker/coordinator"
+	"github.com/varvehq/varve/broker/group/assignor"
 	"github.com/varvehq/varve/internal/kafka"
 )
 
@@ -21,6 +23,7 @@ func TestRandomHistories(t *testing.T) {
 		w := newWorld(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"join":       w.join,
+			"consumer":   w.consumer,
 			"sync":       w.sync,
 			"heartbeat":  w.heartbeat,
 			"leave":      w.leave,
@@ -50,6 +53,7 @@ func (k *token) String() string { return fmt.Sprintf("%s%d", k.kind, k.n) }
 
 type leadership struct {
 	g          *group
+	life       int
 	generation int32
 }
 
@@ -65,16 +69,18 @@ type world struct {
 	// known are member ids that were told, by group.
 	known   map[string][]string
 	leaders map[leadership]string
-	highest map[*group]int32
+	highest map[leadership]int32 // by a group's life
+	reload  bool
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, cfg: DefaultConfig(), now: time.Unix(1_700_000_000, 0), known: map[string][]string{},
-		leaders: map[leadership]string{}, highest: map[*group]int32{}}
+		leaders: map[leadership]string{}, highest: map[leadership]int32{}}
 	w.cfg.InitialRebalanceDelay = time.Duration(rapid.IntRange(0, 2).Draw(t, "delay")) * time.Second
 	w.cfg.MaxSize = rapid.IntRange(1, 6).Draw(t, "max size")
 	w.cfg.OffsetsRetention = time.Hour
 	w.co = NewCoordinator(&w.cfg, w.now, w.memberID)
+	w.step(TopicsChanged{fixedTopics{"t": 4, "u": 2}})
 	return w
 }
 
@@ -93,10 +99,15 @@ func (w *world) token(kind, group string) *token {
 func (w *world) step(e Event) {
 	before := maps.Clone(w.co.groups)
 	w.effects(w.co.Step(w.now, e), before)
+	if w.reload {
+		w.reload = false
+		w.again()
+	}
 }
 
 func (w *world) effects(eff Effects, before map[string]*group) {
 	w.held = append(w.held, eff.Writes...)
+	w.reload = w.reload || eff.Reload
 	for _, r := range eff.Replies {
 		k := r.To.(*token)
 		if k.answered++; k.answered > 1 {
@@ -121,14 +132,18 @@ func (w *world) effects(eff Effects, before map[string]*group) {
 
 // joined checks a successful join: generations only rise, and have one leader.
 func (w *world) joined(g *group, j JoinResponse) {
-	if j.Generation < w.highest[g] {
-		w.t.Fatalf("group %s: %s joined generation %d after %d", g.id, j.MemberID, j.Generation, w.highest[g])
+	if j.Leader == "" {
+		return // in a consumer group, where every member has a generation of its own
 	}
-	w.highest[g] = j.Generation
+	life := leadership{g: g, life: g.life}
+	if j.Generation < w.highest[life] {
+		w.t.Fatalf("group %s: %s joined generation %d after %d", g.id, j.MemberID, j.Generation, w.highest[life])
+	}
+	w.highest[life] = j.Generation
 	if j.Leader != j.MemberID || j.SkipAssignment {
 		return
 	}
-	key := leadership{g, j.Generation}
+	key := leadership{g, g.life, j.Generation}
 	if other, ok := w.leaders[key]; ok && other != j.MemberID {
 		w.t.Fatalf("group %s: %s and %s both lead generation %d", g.id, other, j.MemberID, j.Generation)
 	}
@@ -146,6 +161,10 @@ func (w *world) member(t *rapid.T, group string) string {
 // pick draws a member id, mostly of a current member, with its generation and instance id.
 func (w *world) pick(t *rapid.T, group string) (id string, generation int32, instance *string) {
 	g := w.co.groups[group]
+	if g != nil && g.consumer != nil && len(g.consumer.members) > 0 {
+		m := rapid.SampledFrom(g.consumer.sorted()).Draw(t, "consumer member")
+		return m.id, m.epoch + int32(rapid.IntRange(0, 4).Draw(t, "wrong")/4), m.instance
+	}
 	if g == nil || len(g.order) == 0 || rapid.IntRange(0, 9).Draw(t, "stranger") == 0 {
 		return w.member(t, group), int32(rapid.IntRange(-1, 3).Draw(t, "generation")), nil
 	}
@@ -173,13 +192,30 @@ func (w *world) join(t *rapid.T) {
 		NeedsMemberID: rapid.Bool().Draw(t, "needs id"), CanSkipAssignment: rapid.Bool().Draw(t, "can skip")}})
 }
 
+// consumer is a heartbeat of the consumer protocol: a join, a membership, the end of one, or nonsense.
+func (w *world) consumer(t *rapid.T) {
+	g := w.group(t)
+	r := ConsumerHeartbeatRequest{Group: g, RebalanceTimeout: time.Minute, Topics: []string{"t"}, Owned: assignor.Set{}, ClientID: "c"}
+	r.MemberID, r.Epoch, r.InstanceID = w.pick(t, g)
+	if r.MemberID == "" || rapid.Bool().Draw(t, "new") {
+		r.MemberID, r.Epoch, r.InstanceID = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "new member"), JoinEpoch, nil
+		if rapid.IntRange(0, 2).Draw(t, "static") == 0 {
+			r.InstanceID = &[]string{"i1"}[0]
+		}
+	}
+	r.Epoch = rapid.SampledFrom([]int32{r.Epoch, r.Epoch, r.Epoch, LeaveEpoch, StaticLeaveEpoch}).Draw(t, "epoch")
+	w.step(ConsumerHeartbeat{w.token("consumer", g), r})
+}
+
 func (w *world) sync(t *rapid.T) {
 	g := w.group(t)
 	id, gen, instance := w.pick(t, g)
 	assignments := map[string][]byte{}
 	if gr := w.co.groups[g]; gr != nil {
 		for _, m := range gr.order {
-			assignments[m.id] = []byte("for " + m.id)
+			a := kmsg.NewConsumerMemberAssignment()
+			a.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: "t", Partitions: []int32{int32(len(assignments))}}}
+			assignments[m.id] = a.AppendTo(nil)
 		}
 	}
 	w.step(Sync{w.token("sync", g), SyncRequest{Group: g, MemberID: id, InstanceID: instance, Generation: gen, Assignments: assignments}})
@@ -270,6 +306,7 @@ func (w *world) loaded() *Coordinator {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	c.Step(w.now, TopicsChanged{fixedTopics{"t": 4, "u": 2}})
 	return c
 }
 
@@ -282,8 +319,13 @@ func (w *world) restart(t *rapid.T) {
 		w.log = append(w.log, w.held[0].Records...)
 		w.held = w.held[1:]
 	}
+	w.again()
+}
+
+// again goes on with what is in the log.
+func (w *world) again() {
 	w.unload()
-	w.held = nil
+	w.held, w.reload = nil, false
 	w.co = w.loaded()
 	w.co.SetConfig(&w.cfg)
 }
@@ -378,6 +420,9 @@ func (w *world) finish() {
 func (w *world) same(g, lg *group) {
 	if !maps.EqualFunc(g.offsets, lg.offsets, func(a, b map[int32]Offset) bool { return maps.Equal(a, b) }) {
 		w.t.Fatalf("group %s: offsets %v, after a restart %v", g.id, g.offsets, lg.offsets)
+	}
+	if (g.consumer == nil) != (lg.consumer == nil) {
+		w.t.Fatalf("group %s: consumer group %v, after a restart %v", g.id, g.consumer != nil, lg.consumer != nil)
 	}
 	if g.state != Stable {
 		return

@@ -79,6 +79,10 @@ func tame(req kmsg.Request) {
 				r.Markers[i].Topics[j].Topic = ours(r.Markers[i].Topics[j].Topic)
 			}
 		}
+	case *kmsg.DescribeTopicPartitionsRequest:
+		if r.Cursor != nil && r.Cursor.Partition > 1<<30 { // Kafka adds to it
+			r.Cursor.Partition = 7
+		}
 	case *kmsg.ListOffsetsRequest:
 		r.TimeoutMillis = max(r.TimeoutMillis, 30_000)
 	case *kmsg.ListTransactionsRequest:

@@ -231,7 +231,7 @@ var scenario = []step{
 	{"moves listed", reassign, "{b} --list", "", inOrder},
 
 	{"transactions", transactions, "{b} list", "", inOrder},
-	{"copy in transactions", copier, "--broker-list {addr} --input-topic newer --input-partition 2 --output-topic placed --transactional-id copy --consumer-group copiers --transaction-size 1 --max-messages 2 --use-group-metadata", "", inOrder},
+	{"copy in transactions", copier, "--broker-list {addr} --input-topic newer --input-partition 1 --output-topic placed --transactional-id copy --consumer-group copiers --transaction-size 1 --max-messages 2 --use-group-metadata", "", inOrder},
 	{"transactions after it", transactions, "{b} list", "", inOrder},
 	{"transaction", transactions, "{b} describe --transactional-id copy", "", inOrder},
 	{"missing transaction", transactions, "{b} describe --transactional-id nobody", "", inOrder},
