@@ -243,6 +243,30 @@ func TestProduceOutsideOfTransactionIsRefused(t *testing.T) {
 	}
 }
 
+// KIP-890: a transaction's first batch that was refused must not be left out by those sent behind it.
+func TestTransactionBeginsWithItsFirstBatch(t *testing.T) {
+	n := harness.Start(t)
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(0, 12) // the last that names topics
+	c := n.Client(kgo.MaxVersions(versions))
+	createTopic(t, c, "topic", 1)
+	r := &txnClient{t: t, c: c, topic: "topic", id: "id"}
+	r.init(time.Minute)
+	r.seq = 1
+	if err := r.produce(r.batch(false)); !errors.Is(err, kerr.OutOfOrderSequenceNumber) {
+		t.Fatalf("second batch before the first: %v", err)
+	}
+	r.seq = 0
+	for range 3 {
+		if err := r.produce(r.batch(false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.end(true); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestTransactionTimeoutAbortsAndFences(t *testing.T) {
 	n := harness.Start(t, harness.WithKafka("transaction.abort.timed.out.transaction.cleanup.interval.ms", "20"))
 	c := n.Client(kgo.MaxVersions(kversion.V3_6_0()))

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/varvehq/varve/broker/commitlog"
 	"github.com/varvehq/varve/broker/partition"
 	"github.com/varvehq/varve/internal/kafka"
 	"github.com/varvehq/varve/internal/record"
@@ -156,11 +157,28 @@ func (w *produceWait) enter(ctx context.Context, p *partition.Partition, batch [
 		return nil, errProducerID
 	}
 	tp := kafka.TopicPartition{Topic: p.Topic(), Partition: p.Index()}
-	release, err = w.h.Txns.Coordinator().Enter(ctx, *id, hdr.ProducerID, hdr.ProducerEpoch, tp, w.req.Version >= 12)
+	joins := w.req.Version >= 12
+	release, err = w.h.Txns.Coordinator().Enter(ctx, *id, hdr.ProducerID, hdr.ProducerEpoch, tp, joins)
 	if err != nil {
 		return nil, produceTxnCode(err, w.req.Version)
 	}
+	if joins && hdr.BaseSequence != 0 {
+		if err = checkBegun(p, &hdr); err != nil {
+			release()
+			return nil, err
+		}
+	}
 	return release, nil
+}
+
+// checkBegun refuses a later batch of a producer whose first has not been written: with transactions of version 2 every
+// transaction begins with sequence 0 (KIP-890), so that what went before it failed or is lost.
+func checkBegun(p *partition.Partition, hdr *record.Header) error {
+	known, err := p.KnowsProducer(hdr.ProducerID)
+	if err == nil && !known {
+		err = fmt.Errorf("%w: producer %d begins with sequence %d", commitlog.ErrOutOfOrderSequence, hdr.ProducerID, hdr.BaseSequence)
+	}
+	return err
 }
 
 func checkProduce(version, acks int16, p *partition.Partition, records []byte) error {

@@ -16,7 +16,7 @@ import (
 // body of version 0, error UNSUPPORTED_VERSION and the range of this key alone (KIP-511); the response header is always of version
 // 0. From v3 on the features are told: what this build
 // supports, and the levels that the metadata finalizes, with its version as their epoch (KIP-584). Features that are not served
-// are not told.
+// are not told. From v5 on a client says which broker of which cluster it means (KIP-1242), and is told when it is another.
 
 func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, error) {
 	req := r.Body.(*kmsg.ApiVersionsRequest)
@@ -31,6 +31,9 @@ func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, er
 			r.Conn.software.Store(&Software{Name: req.ClientSoftwareName, Version: req.ClientSoftwareVersion})
 		}
 	}
+	if resp.ErrorCode = h.misrouted(req); resp.ErrorCode != 0 {
+		return resp, nil
+	}
 	for i := range h.table.entries {
 		e := &h.table.entries[i]
 		resp.ApiKeys = append(resp.ApiKeys, apiKey(e))
@@ -39,6 +42,19 @@ func (h *Handlers) apiVersions(_ context.Context, r *Request) (kmsg.Response, er
 		h.tellFeatures(resp)
 	}
 	return resp, nil
+}
+
+// misrouted is the error of a client that takes this broker for another (KIP-1242): it looks for the cluster again.
+func (h *Handlers) misrouted(req *kmsg.ApiVersionsRequest) int16 {
+	switch {
+	case req.Version < 5 || req.ClusterID == nil && req.NodeID == -1 || h.Controller == nil:
+		return 0
+	case req.ClusterID == nil || req.NodeID == -1:
+		return kerr.InvalidRequest.Code
+	case *req.ClusterID != h.Controller.Image().ClusterID || req.NodeID != h.NodeID:
+		return kerr.RebootstrapRequired.Code
+	}
+	return 0
 }
 
 // tellFeatures tells the features that are supported and those that the metadata finalizes. Before v4 a feature that can be off

@@ -163,6 +163,31 @@ func TestFeaturesGoUpOnly(t *testing.T) {
 	})
 }
 
+// KIP-1242: a client says which broker it means, and is told when it is another.
+func TestClientMeansAnotherBroker(t *testing.T) {
+	h, c := adminHandlers(t, config.Options{})
+	own, other := c.Image().ClusterID, "other"
+	for _, tc := range []struct {
+		cluster *string
+		node    int32
+		code    int16
+	}{
+		{nil, -1, 0},
+		{&own, h.NodeID, 0},
+		{&own, h.NodeID + 1, kerr.RebootstrapRequired.Code},
+		{&other, h.NodeID, kerr.RebootstrapRequired.Code},
+		{&own, -1, kerr.InvalidRequest.Code},
+		{nil, h.NodeID, kerr.InvalidRequest.Code},
+	} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", "1"
+		req.ClusterID, req.NodeID = tc.cluster, tc.node
+		if resp := callAt[*kmsg.ApiVersionsResponse](t, h, 5, req); resp.ErrorCode != tc.code || (len(resp.ApiKeys) > 0) != (tc.code == 0) {
+			t.Errorf("%+v: %+v", tc, resp)
+		}
+	}
+}
+
 func TestListConfigResources(t *testing.T) {
 	eachVersion(t, 74, func(t *testing.T, v int16) {
 		h, c := adminHandlers(t, config.Options{})

@@ -244,6 +244,13 @@ func (s *segment) replay(t *producerTable) error {
 	})
 }
 
+// KnowsProducer reports whether a producer has written to the log lately.
+func (l *Log) KnowsProducer(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.producers.byID[id] != nil
+}
+
 // Producers lists what the log knows of the producers that have written to it lately, in order of id.
 func (l *Log) Producers() []record.ProducerState {
 	l.mu.Lock()

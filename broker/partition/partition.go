@@ -162,6 +162,12 @@ func (p *Partition) Producers() ([]record.ProducerState, error) {
 	return nil, nil
 }
 
+// KnowsProducer reports whether a producer has written to the partition lately.
+func (p *Partition) KnowsProducer(id int64) (bool, error) {
+	l, err := p.local()
+	return err == nil && l != nil && l.KnowsProducer(id), err
+}
+
 // Size is the number of local bytes.
 func (p *Partition) Size() int64 {
 	if l := p.log.Load(); l != nil {

@@ -358,6 +358,10 @@ func (m *model) describeCluster() kmsg.Request {
 func (m *model) apiVersions() kmsg.Request {
 	r := kmsg.NewPtrApiVersionsRequest()
 	r.ClientSoftwareName, r.ClientSoftwareVersion = pick(m, "go", "go", "", "-", "a b", "grün"), pick(m, "1.0", "1.0", "", "1.0-")
+	if m.chance(30) {
+		other := "other"
+		r.ClusterID, r.NodeID = pick(m, nil, &other), pick[int32](m, -1, 1, 7)
+	}
 	return r
 }
 

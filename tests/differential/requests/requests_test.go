@@ -98,6 +98,7 @@ var (
 	}
 	ofVarve = map[string]string{
 		"group.initial.rebalance.delay.ms":      "0",
+		"group.consumer.migration.policy":       "disabled",
 		"group.consumer.max.session.timeout.ms": "600000", "group.consumer.session.timeout.ms": "600000",
 	}
 )
