@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -81,6 +82,7 @@ func (c *cache) fetch(home string) error {
 		return err
 	}
 	bin := filepath.Join(tmp, "programs")
+	defer http.DefaultClient.CloseIdleConnections() // it is what the library fetches with, and tests look for goroutines left over
 	// The library has no call that only unpacks. A data path that no file system takes makes Start end right after.
 	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(Version).Port(uint32(port)).Logger(io.Discard).
