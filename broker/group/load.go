@@ -74,7 +74,7 @@ func (l *Loader) set(key, value []byte) {
 	}
 	v := l.live[string(key)]
 	if v == nil {
-		v = new([]byte)
+		v = &[]byte{} // a value without bytes is not a tombstone
 		l.live[string(key)] = v
 	}
 	*v = append((*v)[:0], value...)
