@@ -22,8 +22,8 @@ const (
 var coordinatorSettings = []string{
 	"One node each, started anew for every figure, on loopback; settings and JVM flags of Kafka's own scripts (1 GB heap).",
 	"Both with group.initial.rebalance.delay.ms=1000 and a heartbeat interval of 500 ms in groups of the new protocol, so that the figures show the coordinator and not its timers.",
-	fmt.Sprintf("Groups: %d members, a connection each, join one topic of %d partitions at once; stable: every member has its part of one generation, and the parts are all partitions, none twice.",
-		groupMembers, groupPartitions),
+	fmt.Sprintf("Groups: %d members, a connection each, join one topic of %d partitions at once; stable: every member has its part of one generation, and the parts are all partitions, none twice. One that is not after %v counts as if it were then.",
+		groupMembers, groupPartitions, membersLimit),
 	fmt.Sprintf("Partitions: %d in %d topics; created: all have a leader in Metadata.", manyPartitions, partitionTopics),
 	fmt.Sprintf("Connections: %d opened at once; each asks for ApiVersions; refused: dial failed or the connection ended before the answer.", manyConnections),
 	fmt.Sprintf("Restart: after an orderly stop, with those partitions and %d groups of one commit each; serving: a record is accepted and every group's commit is answered.", manyGroups),

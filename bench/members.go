@@ -15,6 +15,8 @@ import (
 // membersLimit bounds the time a group has to become stable.
 const membersLimit = 2 * time.Minute
 
+var errNotStable = errors.New("the group is not stable")
+
 // group makes the topic, lets all members join at once and measures until they are stable.
 func (c *crowd) group(ctx context.Context, topic string, join func(ctx context.Context, cl *client, a *assignments, i int) error) (map[string]float64, error) {
 	admin, err := dial(c.b.addr)
@@ -47,12 +49,23 @@ func (c *crowd) group(ctx context.Context, topic string, join func(ctx context.C
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, membersLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, membersLimit, errNotStable)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	a := &assignments{of: make([][]int32, groupMembers), generation: make([]int32, groupMembers), stable: make(chan struct{})}
 	cpu, began := c.b.proc.cpu(), time.Now()
-	err = all(groupMembers, func(i int) error { return join(ctx, clients[i], a, i) })
+	err = all(groupMembers, func(i int) error {
+		err := join(ctx, clients[i], a, i)
+		if err != nil {
+			giveUp(fmt.Errorf("member %d: %w", i, err)) // without it the others will not become stable
+		}
+		return err
+	})
 	took, used := time.Since(began), c.b.proc.cpu()-cpu
+	if errors.Is(err, errNotStable) {
+		return map[string]float64{"stable after, s": membersLimit.Seconds()}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,24 +154,24 @@ func (c *crowd) classicGroup(ctx context.Context) (map[string]float64, error) {
 		m := &classicMember{c: cl, group: topic, topic: topic, subscription: subscription}
 		for ctx.Err() == nil {
 			partitions, err := m.join()
-			if errors.Is(err, kerr.RebalanceInProgress) {
-				continue
+			if err == nil {
+				a.set(i, m.generation, partitions)
 			}
-			if err != nil {
-				return err
-			}
-			a.set(i, m.generation, partitions)
-			for err == nil {
+			for err == nil && ctx.Err() == nil {
 				if a.wait(ctx, 500*time.Millisecond) {
 					return nil
 				}
 				err = m.heartbeat()
 			}
-			if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) {
+			switch { // as clients do
+			case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration):
+			case errors.Is(err, kerr.UnknownMemberID):
+				m.id = ""
+			default:
 				return err
 			}
 		}
-		return fmt.Errorf("not stable after %v", membersLimit)
+		return context.Cause(ctx)
 	})
 }
 
@@ -254,8 +267,8 @@ func (c *crowd) consumerGroup(ctx context.Context) (map[string]float64, error) {
 			if a.wait(ctx, wait) {
 				return nil
 			}
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("not stable after %v", membersLimit)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 		}
 	})

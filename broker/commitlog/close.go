@@ -99,5 +99,16 @@ func (l *Log) discard() error {
 	return errors.Join(append(errs, l.closeFiles())...)
 }
 
+// unread lists the base offsets of the segments of a discarded log that no reader holds.
+func (l *Log) unread() []int64 {
+	var bases []int64
+	for _, s := range *l.segs.Load() {
+		if s.refs.Load() == 1 { // the log's own
+			bases = append(bases, s.base)
+		}
+	}
+	return bases
+}
+
 // onDisk reports whether the log has a folder, and so a place in the recovery checkpoint.
 func (l *Log) onDisk() bool { return l.exists.Load() }

@@ -362,7 +362,8 @@ func (d *Dir) DeleteLog(tp kafka.TopicPartition) error { return d.drop(tp, suffi
 func (d *Dir) SetAside(tp kafka.TopicPartition) error { return d.drop(tp, suffixStrayDir) }
 
 func (d *Dir) drop(tp kafka.TopicPartition, suffix string) error {
-	if l, err := d.take(tp); err == nil {
+	l, err := d.take(tp)
+	if err == nil {
 		if err := l.discard(); err != nil {
 			d.env.Log.Warn("close of a log that is deleted", "log", tp.String(), "error", err)
 		}
@@ -393,6 +394,13 @@ func (d *Dir) drop(tp kafka.TopicPartition, suffix string) error {
 	}
 	if err := d.env.FS.SyncDir(d.root); err != nil || suffix != suffixDeleteDir {
 		return err
+	}
+	if l != nil {
+		for _, base := range l.unread() {
+			if err := vfs.RemoveInSteps(d.env.FS, fileName(name, base, suffixLog)); err != nil && !vfs.IsNotExist(err) {
+				return err
+			}
+		}
 	}
 	return d.env.FS.RemoveAll(name)
 }

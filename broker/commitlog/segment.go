@@ -147,9 +147,13 @@ func (s *segment) closeFiles() error {
 }
 
 func (s *segment) removeFiles() error {
+	remove := s.l.env.FS.Remove
+	if s.aside != "" { // durably, so that a crash never finds half of it under its own name
+		remove = func(name string) error { return vfs.RemoveInSteps(s.l.env.FS, name) }
+	}
 	var errs []error
 	for _, suffix := range []string{suffixLog, suffixIndex, suffixTime, suffixTxn} {
-		if err := s.l.env.FS.Remove(s.name(suffix)); err != nil && !vfs.IsNotExist(err) {
+		if err := remove(s.name(suffix)); err != nil && !vfs.IsNotExist(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -146,11 +146,15 @@ func (l *Log) resetTo(offset int64) error {
 }
 
 func (l *Log) doReset(offset int64) error {
-	if err := l.lowerRecovery(min(offset, l.start.Load())); err != nil {
-		return err
-	}
 	// What retention could not remove yet goes too: a segment that begins anew may have its name.
 	segs := append(slices.Clone(l.undeleted), *l.segs.Load()...)
+	recovery := min(offset, l.start.Load())
+	if len(segs) > 0 {
+		recovery = min(recovery, segs[0].base) // a crash may leave any number of the first ones
+	}
+	if err := l.lowerRecovery(recovery); err != nil {
+		return err
+	}
 	l.undeleted = nil
 	l.mu.truncates++
 	start := offset

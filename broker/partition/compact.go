@@ -93,26 +93,40 @@ func (m *Manager) compactFailed(p *Partition, err error) {
 	}
 }
 
-// compactPace bounds the bytes per second over all workers, and ends a compaction when the partition fails or is deleted or
-// the manager closes. It waits when some bytes have gathered, since timers are coarse, and in short steps, since a deletion
-// waits for it.
+// Compaction works for no longer than workSlice, then rests as long: the requests of clients go first, and an append that finds
+// the processors and the disk taken waits for a slice at most.
+const workSlice = time.Millisecond
+
+// compactPace holds compaction to half of a processor for each worker and to the bytes per second over all of them, and ends it
+// when the partition fails or is deleted or the manager closes.
 func (m *Manager) compactPace(p *Partition) func(n int) error {
-	const step, patience = 256 << 10, 200 * time.Millisecond
-	gathered := 0
 	stopped := func() error { return errors.Join(m.ctx.Err(), p.Err()) }
+	gathered, resumed := 0, time.Now()
 	return func(n int) error {
-		if gathered += n; m.cfg.CompactRate == 0 || gathered < step {
+		gathered += n
+		worked := time.Since(resumed)
+		if worked < workSlice {
 			return stopped()
 		}
-		wait := time.Duration(float64(gathered) / float64(m.cfg.CompactRate) * float64(m.cfg.CompactWorkers) * float64(time.Second))
-		for gathered = 0; wait > 0 && stopped() == nil; wait -= patience {
-			t := time.NewTimer(min(wait, patience))
-			select {
-			case <-t.C:
-			case <-m.ctx.Done():
-			}
-			t.Stop()
+		rest := worked
+		if rate := m.cfg.CompactRate; rate > 0 {
+			rest = max(rest, time.Duration(float64(gathered)/float64(rate)*float64(m.cfg.CompactWorkers)*float64(time.Second))-worked)
 		}
+		m.rest(p, rest)
+		gathered, resumed = 0, time.Now()
 		return stopped()
+	}
+}
+
+// rest waits, in short steps, since a deletion waits for it.
+func (m *Manager) rest(p *Partition, wait time.Duration) {
+	const step = 200 * time.Millisecond
+	for ; wait > 0 && m.ctx.Err() == nil && p.Err() == nil; wait -= step {
+		t := time.NewTimer(min(wait, step))
+		select {
+		case <-t.C:
+		case <-m.ctx.Done():
+		}
+		t.Stop()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -226,6 +227,36 @@ func testHelpers(t *testing.T, f vfs.FS, root string) {
 		t.Fatalf("temporary left: %v", entries)
 	}
 	_, err = vfs.ReadFile(f, root+"/none")
+	wantErr(t, err, fs.ErrNotExist)
+	for _, size := range []int{0, 100, 5<<20 + 1} {
+		put(t, f, root+"/large", strings.Repeat("x", size))
+		must(t, vfs.RemoveInSteps(f, root+"/large"))
+		_, err = f.Stat(root + "/large")
+		wantErr(t, err, fs.ErrNotExist)
+	}
+	wantErr(t, vfs.RemoveInSteps(f, root+"/large"), fs.ErrNotExist)
+}
+
+// What is cut down is the file that is removed, in pieces that are small, and it goes even where it cannot be cut.
+func TestRemoveInSteps(t *testing.T) {
+	var cuts int
+	var broken error
+	f := vfs.InjectErrors(memAt(t, "/root"), func(op vfs.Op, name string) error {
+		if op == vfs.OpTruncate {
+			cuts++
+			return broken
+		}
+		return nil
+	})
+	put(t, f, "/root/large", strings.Repeat("x", 64<<20))
+	must(t, vfs.RemoveInSteps(f, "/root/large"))
+	if cuts != 31 {
+		t.Errorf("%d cuts", cuts)
+	}
+	broken = errors.New("broken")
+	put(t, f, "/root/large", strings.Repeat("x", 64<<20))
+	wantErr(t, vfs.RemoveInSteps(f, "/root/large"), broken)
+	_, err := f.Stat("/root/large")
 	wantErr(t, err, fs.ErrNotExist)
 }
 

@@ -60,6 +60,34 @@ func ReplaceFile(fsys FS, name string, data []byte, sync bool) error {
 	return nil
 }
 
+// removeStep is how much of a file RemoveInSteps takes away at once.
+const removeStep = 2 << 20
+
+// RemoveInSteps removes a file of which nothing is needed any more, not even after a crash. It cuts it down piece by piece: a file
+// system that frees all of a large file at once (ext4) keeps every sync of other files waiting meanwhile.
+func RemoveInSteps(fsys FS, name string) error {
+	info, err := fsys.Stat(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(shrink(fsys, name, info.Size()), fsys.Remove(name))
+}
+
+func shrink(fsys FS, name string, size int64) error {
+	if size <= removeStep {
+		return nil
+	}
+	f, err := fsys.OpenReadWrite(name)
+	if err != nil {
+		return err
+	}
+	for err == nil && size > removeStep {
+		size -= removeStep
+		err = f.Truncate(size)
+	}
+	return errors.Join(err, f.Close())
+}
+
 func ignoreMissing(err error) error {
 	if IsNotExist(err) {
 		return nil
