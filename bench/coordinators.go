@@ -22,7 +22,7 @@ const (
 var coordinatorSettings = []string{
 	"One node each, started anew for every figure, on loopback; settings and JVM flags of Kafka's own scripts (1 GB heap).",
 	"Both with group.initial.rebalance.delay.ms=1000 and a heartbeat interval of 500 ms in groups of the new protocol, so that the figures show the coordinator and not its timers.",
-	fmt.Sprintf("Groups: %d members, a connection each, join one topic of %d partitions at once; stable: every member has its part of one generation, and the parts are all partitions, none twice. One that is not after %v counts as if it were then.",
+	fmt.Sprintf("Groups: %d members, with a connection each that is open already, join one topic of %d partitions at once; stable: every member has its part of one generation, and the parts are all partitions, none twice. One that is not after %v counts as if it were then.",
 		groupMembers, groupPartitions, membersLimit),
 	fmt.Sprintf("Partitions: %d in %d topics; created: all have a leader in Metadata.", manyPartitions, partitionTopics),
 	fmt.Sprintf("Connections: %d opened at once; each asks for ApiVersions; refused: dial failed or the connection ended before the answer.", manyConnections),

@@ -38,12 +38,13 @@ func (c *crowd) group(ctx context.Context, topic string, join func(ctx context.C
 			}
 		}
 	}()
-	err = all(groupMembers, func(i int) (err error) {
-		clients[i], err = dialSized(c.b.addr, 4<<10)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	for i := range clients { // one after the other: Kafka drops what comes at once, see the figures for connections
+		if clients[i], err = dialSized(c.b.addr, 4<<10); err != nil {
+			return nil, err
+		}
+		if _, err = clients[i].call(kmsg.NewPtrApiVersionsRequest(), 2); err != nil {
+			return nil, err
+		}
 	}
 	before, err := c.settled(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	fetchVersion   = 12
 )
 
-const callTimeout = 90 * time.Second
+const callTimeout = time.Minute
 
 // client is one connection that is cheap enough to leave the processors to the broker: requests are encoded once and only
 // the fields that decide about success are read of an answer.

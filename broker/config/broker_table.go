@@ -87,7 +87,7 @@ var logDefs = []Def{
 	{Name: "log.cleaner.max.compaction.lag.ms", Type: Long, Default: maxLong, Scope: ClusterWide, check: atLeast(1), Doc: "Topics' max.compaction.lag.ms."},
 	{Name: "log.cleaner.min.cleanable.ratio", Type: Double, Default: "0.5", Scope: ClusterWide, check: betweenFloat(0, 1), Doc: "Topics' min.cleanable.dirty.ratio."},
 	{Name: "log.cleaner.min.compaction.lag.ms", Type: Long, Default: "0", Scope: ClusterWide, check: atLeast(0), Doc: "Topics' min.compaction.lag.ms."},
-	{Name: "log.cleaner.threads", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(0), Doc: "Threads that compact. A change takes effect at the next start."},
+	{Name: "log.cleaner.threads", Type: Int, Default: "1", Scope: ClusterWide, check: atLeast(0), Doc: "Threads that compact, each with half of a processor at most. A change takes effect at the next start."},
 	{Name: "log.cleanup.policy", Type: List, Default: "delete", Scope: ClusterWide, check: listOf("compact", "delete"), Doc: "Topics' cleanup.policy."},
 	{Name: "log.dir.failure.timeout.ms", Type: Long, Default: "30000", check: atLeast(1), Unused: unusedReplica, Doc: "How long a broker tries to tell of a failed log dir."},
 	{Name: "log.dirs", Type: List, NoDefault: true, Doc: "The data folder."},
