@@ -56,6 +56,9 @@ type txn struct {
 	producer, first, marker int64
 }
 
+// noCoordinator is the epoch of the coordinator of which no marker was seen.
+const noCoordinator = -1
+
 // producerTable is the producer state of a log, guarded by its lock.
 type producerTable struct {
 	byID map[int64]*producer
@@ -115,6 +118,9 @@ func (p *producer) checkSequence(h *record.Header) error {
 func (t *producerTable) checkMarker(h *record.Header, m record.Marker) error {
 	p := t.byID[h.ProducerID]
 	if p == nil {
+		if m.CoordinatorEpoch < noCoordinator {
+			return fmt.Errorf("%w: coordinator epoch %d", ErrCoordinatorFenced, m.CoordinatorEpoch)
+		}
 		return nil
 	}
 	if h.ProducerEpoch < p.epoch {
@@ -132,7 +138,7 @@ func (t *producerTable) get(id int64) *producer {
 		if t.byID == nil {
 			t.byID = map[int64]*producer{}
 		}
-		p = &producer{id: id, epoch: record.NoProducerEpoch, txnFirst: noTxn, coordinatorEpoch: -1}
+		p = &producer{id: id, epoch: record.NoProducerEpoch, txnFirst: noTxn, coordinatorEpoch: noCoordinator}
 		t.byID[id] = p
 	}
 	return p

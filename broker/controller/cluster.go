@@ -32,10 +32,13 @@ func (c *Controller) AlterConfigs(ctx context.Context, alterations []ConfigAlter
 }
 
 func (p *proposal) alter(a *ConfigAlteration) error {
+	before, missing := p.configsOf(a.Type, a.Name)
+	if a.Type == ResourceBroker && missing != nil {
+		return missing
+	}
 	if err := checkChanges(a); err != nil {
 		return err
 	}
-	before, missing := p.configsOf(a.Type, a.Name)
 	if missing != nil && !errors.Is(missing, ErrUnknownTopic) {
 		return missing
 	}
@@ -58,7 +61,7 @@ func (p *proposal) alter(a *ConfigAlteration) error {
 	return p.add(configChanges(a, before, after)...)
 }
 
-// checkChanges refuses what no resource could be changed by, before it is looked at which it is.
+// checkChanges refuses what no resource of the type could be changed by.
 func checkChanges(a *ConfigAlteration) error {
 	for i, ch := range a.Changes {
 		if slices.ContainsFunc(a.Changes[:i], func(other ConfigChange) bool { return other.Key == ch.Key }) {

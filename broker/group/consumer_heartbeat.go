@@ -59,10 +59,12 @@ func (c *Coordinator) onConsumerHeartbeat(e ConsumerHeartbeat) {
 		refuse(c.closed)
 		return
 	}
-	var err error
-	if e.Epoch < JoinEpoch {
+	err := c.checkAssignor(e.Assignor)
+	switch {
+	case err != nil:
+	case e.Epoch < JoinEpoch:
 		err = c.leaveConsumer(e)
-	} else {
+	default:
 		err = c.consumerHeartbeat(e)
 	}
 	if err != nil {
@@ -73,15 +75,22 @@ func (c *Coordinator) onConsumerHeartbeat(e ConsumerHeartbeat) {
 	}
 }
 
+func (c *Coordinator) checkAssignor(name *string) error {
+	if name == nil || slices.Contains(c.cfg.Consumer.Assignors, *name) {
+		return nil
+	}
+	return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *name, c.cfg.Consumer.Assignors)
+}
+
 // consumerHeartbeat returns why the request is refused; otherwise it is or will be answered.
 func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
-	if e.Assignor != nil && !slices.Contains(c.cfg.Consumer.Assignors, *e.Assignor) {
-		return fmt.Errorf("%w: ServerAssignor %s is not supported. Supported assignors: %v", ErrUnsupportedAssignor, *e.Assignor, c.cfg.Consumer.Assignors)
-	}
 	var pattern *regexp.Regexp
 	if e.Regex != nil && *e.Regex != "" {
-		var err error
-		if pattern, err = regexp.Compile(`\A(?:` + *e.Regex + `)\z`); err != nil {
+		_, err := regexp.Compile(*e.Regex)
+		if err == nil {
+			pattern, err = regexp.Compile(`\A(?:` + *e.Regex + `)\z`)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: SubscribedTopicRegex `%s` is not a valid regular expression: %w", ErrInvalidRegex, *e.Regex, err)
 		}
 	}

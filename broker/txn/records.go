@@ -29,6 +29,7 @@ func encode(m *Metadata) Record {
 	v.Version = newestValue
 	v.ProducerID, v.ProducerEpoch, v.TimeoutMillis = m.ProducerID, m.Epoch, int32(m.Timeout/time.Millisecond)
 	v.State = kmsg.TransactionState(m.State)
+	v.Topics = []kmsg.TxnMetadataValueTopic{}
 	for i := 0; i < len(m.Partitions); {
 		t := kmsg.NewTxnMetadataValueTopic()
 		t.Topic = m.Partitions[i].Topic

@@ -59,15 +59,19 @@ func subscribers(members []Member, partitions func(kafka.UUID) int32) (map[kafka
 	return by, topics
 }
 
-// Range is the assignor of that name. Members are taken in order of their instance id, or member id where they have none.
+// Range is the assignor of that name. Members with an instance id come first, in its order, then the others in order of their
+// member id.
 func Range(members []Member, partitions func(kafka.UUID) int32) []Set {
 	order := make([]int, len(members))
 	for i := range order {
 		order[i] = i
 	}
-	key := func(i int) string { return cmp.Or(members[i].Instance, members[i].ID) }
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(members[a].ID, members[b].ID))
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &members[i], &members[j]
+		if (a.Instance == "") != (b.Instance == "") {
+			return cmp.Compare(b.Instance, a.Instance) // none comes last
+		}
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.ID, b.ID))
 	})
 	sorted := make([]Member, len(members))
 	for at, i := range order {

@@ -133,7 +133,7 @@ func missing(before, after Set) (n int) {
 func TestRangeKeepsEqualKeysTogether(t *testing.T) {
 	c := counts{topic(1): 5, topic(2): 5}
 	both := []kafka.UUID{topic(1), topic(2)}
-	members := []Member{{ID: "z", Instance: "a", Topics: both}, {ID: "b", Topics: both}}
+	members := []Member{{ID: "z", Instance: "x", Topics: both}, {ID: "b", Topics: both}}
 	got := Range(members, c.of)
 	want := []Set{{topic(1): {0, 1, 2}, topic(2): {0, 1, 2}}, {topic(1): {3, 4}, topic(2): {3, 4}}}
 	if d := cmp.Diff(want, got); d != "" {

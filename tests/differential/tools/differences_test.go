@@ -14,8 +14,8 @@ type difference struct {
 var differences = []difference{
 	{"versions", ` (SaslHandshake|SaslAuthenticate|\w+DelegationToken|AlterUserScramCredentials)\(.*usable.*`,
 		` (SaslHandshake|SaslAuthenticate|\w+DelegationToken|AlterUserScramCredentials)\(.*UNSUPPORTED.*`, "SASL, SCRAM and delegation tokens are not served yet"},
-	{"versions", ` (ConsumerGroup|Share|Streams|\w+Share)\w+\(.*usable.*`, ` (ConsumerGroup|Share|Streams|\w+Share)\w+\(.*UNSUPPORTED.*`,
-		"The consumer, share and streams group protocols are not served yet"},
+	{"versions", ` (Share|Streams|\w+Share)\w+\(.*usable.*`, ` (Share|Streams|\w+Share)\w+\(.*UNSUPPORTED.*`,
+		"The share and streams group protocols are not served yet"},
 	{"versions", ` (AddRaftVoter|RemoveRaftVoter|Unregister\w+)\(.*usable.*`, ` (AddRaftVoter|RemoveRaftVoter|Unregister\w+)\(.*UNSUPPORTED.*`,
 		"The set of nodes is not changed by Kafka's requests"},
 	{"unregister", `.*BrokerIdNotRegisteredException.*|exit 1`, `The target cluster does not support the broker unregistration API.|exit 0`,
@@ -49,6 +49,9 @@ var differences = []difference{
 	{"dump of offsets", `.*\{"type":"4","data":\{"groupId":"newer"\}\} payload: <DELETE>`, "", "Kafka also deletes what its versions before 4.0 wrote of a group; Varve never wrote it"},
 	{"group metadata|dump of offsets", `.*"protocolType":"","generation":0,"protocol":null,"leader":null,.*"members":\[\]\}\}.*`, "",
 		"Kafka writes a classic group when it is first named, Varve when it has its first generation"},
+	{"transaction topic|dump of transactions", `.*"transactionalId":"copy".*"transactionPartitions":\[\{"topic":"placed".*`,
+		`.*"transactionalId":"copy".*"transactionPartitions":\[\{"topic":"__consumer_offsets".*`,
+		"Kafka writes the partitions of a transaction in the order of its hash table, Varve by name"},
 	{"tokens", `.*UnsupportedByAuthenticationException.*`, `.*UnsupportedVersionException.*`, "Delegation tokens are not served yet"},
 }
 

@@ -189,7 +189,7 @@ var scenario = []step{
 	{"newer group reset", groups, "{b} --reset-offsets --group newer --topic newer --to-earliest --execute", "", anyOrder},
 	{"newer group deleted", groups, "{b} --delete --group newer", "", inOrder},
 	{"newer group's offsets deleted", groups, "{b} --delete-offsets --group newer --topic newer", "", anyOrder},
-	{"produce the last to newer", consoleProducer, "{b} --topic newer", "six\n", inOrder},
+	{"produce the last to newer", consoleProducer, "{b} --topic newer --reader-property parse.key=true --reader-property key.separator=:", "f:six\n", inOrder},
 	{"newer member at its end", "", "", "", anyOrder},
 	{"newer group left", groups, "{b} --describe --group newer --state --verbose", "", inOrder},
 	{"newer group's members left", groups, "{b} --describe --group newer --members --verbose", "", inOrder},

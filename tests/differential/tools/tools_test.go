@@ -225,7 +225,7 @@ var replacements = []replacement{
 	{regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d([.,:]\d+)?`), "TIME"},
 	{regexp.MustCompile(`\b17\d{11}\b|\b1[89]\d{11}\b`), "MILLIS"},
 	{regexp.MustCompile(`(?m)^\[TIME\] WARN .*reported a recoverable issue.*$`), ""}, // of a topic that is being made
-	{regexp.MustCompile(`(?m)( Complete(?:Commit|Abort)\s+\d+\s+MILLIS\s+)\d+`), "${1}N"},
+	{regexp.MustCompile(`(?m)(\bComplete(?:Commit|Abort)\s+\d+\s+MILLIS\s+)\d+`), "${1}N"},
 	{regexp.MustCompile(`"avg_throughput":[\d.]+`), `"avg_throughput":N`},
 	{regexp.MustCompile(`\d+\.\d+ (ms|records/sec|MB/sec)`), "N ${1}"},
 	{regexp.MustCompile(`\(\d+\.\d+ MB/sec\)`), "(N MB/sec)"},
