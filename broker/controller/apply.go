@@ -58,6 +58,9 @@ func (e *imageEditor) apply(r Record) error {
 }
 
 func (e *imageEditor) applyTopic(r *TopicRecord) error {
+	if r.Name == "" {
+		return fmt.Errorf("topic %s without a name", r.ID) // a snapshot could not tell its deletion
+	}
 	if e.topic(r.Name) != nil || e.topicByID(r.ID) != nil {
 		return fmt.Errorf("topic %q (%s) is already there", r.Name, r.ID)
 	}

@@ -56,7 +56,7 @@ var rules = []rule{
 	{request: "DescribeConfigs", path: `Resources.Configs\[\]`, varve: "absent", at: `.*"GROUP_CONFIG".*`,
 		kafka:  `.*"Name":"(share|streams|errors.deadletterqueue|consumer.assign)\S*".*`,
 		reason: "Settings of share and streams groups, which are not served yet, and of when Kafka computes assignments"},
-	{request: "IncrementalAlterConfigs", path: ".*ErrorCode", kafka: `"0"`, varve: `"40"`, at: `.*"BROKER".*`, parts: true,
+	{request: "(Incremental)?AlterConfigs", path: ".*ErrorCode", kafka: `"0"`, varve: `"40"`, at: `.*"BROKER".*`, parts: true,
 		reason: "Kafka keeps settings of brokers that it does not know; Varve refuses them"},
 	{request: "ElectLeaders", path: `Topics\[\]`, when: electsAll, reason: "Topics that other rounds make meanwhile"},
 	{request: "(Describe|Alter|IncrementalAlter)Configs", path: `Resources.*`, at: `.*"(CLIENT_METRICS|BROKER_LOGGER)".*`,
@@ -77,6 +77,9 @@ var rules = []rule{
 	{request: "JoinGroup", path: "ErrorCode", kafka: `"23"`, varve: `"25"`, reason: keptGroup},
 	{request: "(Txn)?OffsetCommit", path: ".*ErrorCode", kafka: `"25"`, varve: `"22"`, reason: keptGroup},
 	{request: "JoinGroup", path: `Protocol|Members.*Metadata`, parts: true, reason: "Where several assignors have as many votes Kafka takes one by its hash, Varve the first"},
+	{request: "JoinGroup", path: `LeaderID|Members\[\]`, parts: true, reason: "Varve has no member lead whose connection is gone"},
+	{request: "OffsetFetch", path: `Groups.Topics\[\]`, kafka: "absent", varve: `.*"ErrorCode":"88".*`,
+		reason: "Asked for all stable offsets Kafka leaves out those that only an open transaction has; Varve tells that they are not stable"},
 	{request: "DescribeGroups", path: `Groups.Members\[\]`, with: unknownMember, reason: "Members whose ids no answer has told yet"},
 	{request: "ConsumerGroup(Heartbeat|Describe)", path: `.*Partitions\[\]`, parts: true, reason: "Who gets which of partitions that are alike Kafka leaves to its hash tables, Varve to the order of the members"},
 	{request: "JoinGroup", path: "MemberID", kafka: `""`, reason: "Refused by a group of the consumer protocol, Kafka does not tell the member its id again"},
@@ -87,7 +90,7 @@ var rules = []rule{
 	{request: "Produce", path: `.*ErrorCode`, varve: `"53"`, parts: true, reason: "Kafka writes a transactional batch that has no producer, as part of no transaction; Varve refuses it"},
 	{request: "Produce", path: `.*ErrorCode`, kafka: `"53"`, parts: true, reason: "Kafka refuses all batches where one is of a transaction and the request is not; Varve refuses that batch"},
 	{request: "Produce", path: `.*ErrorCode`, kafka: `"2"`, when: otherMagic, parts: true, reason: "Kafka refuses all batches where one has an unknown format; Varve refuses that batch"},
-	{request: "Produce", path: `.*ErrorCode`, kafka: `"(2|3|32|87|76|4[5789]|90|120)"`, varve: `"(2|3|17|21|87|76|4[5789]|90|120)"`,
+	{request: "Produce", path: `.*ErrorCode`, kafka: `"(2|3|32|87|76|4[5789]|90|120)"`, varve: `"(2|3|17|19|21|87|76|4[5789]|90|120)"`,
 		reason: "Of two things that are wrong with a batch, or with it and its transaction, each tells the one that it finds first"},
 	{request: "Produce", path: `.*ErrorCode`, kafka: `"(2|87)"`, varve: `"0"`, parts: true,
 		reason: "Varve takes a batch whose checksum holds as it is, but for the keys of compacted topics; Kafka reads its records"},
@@ -97,6 +100,9 @@ var rules = []rule{
 	{request: "Produce", path: `outcome`, kafka: "closed|alive", varve: "closed|alive", parts: true, reason: "As above, of batches with acks=0: an error closes the connection"},
 	{request: "Produce", path: `.*ErrorRecords\[\]`, varve: "absent", reason: "Of times out of range Varve tells the batch, Kafka the records"},
 	{request: "WriteTxnMarkers", path: `.*ErrorCode`, when: impossibleProducer, parts: true, reason: "Kafka writes markers of producers that cannot be; Varve refuses them"},
+	{request: "WriteTxnMarkers", path: `Markers\[\]`, kafka: "absent", varve: `.*"Topics":\[\].*`, reason: "Kafka leaves out markers for no partitions; Varve answers what is asked"},
+	{request: "AlterReplicaLogDirs", path: ".*ErrorCode", kafka: `"17"`, varve: `"57"`, reason: "Of a bad name of a topic and of a folder Kafka tells the first, Varve the second"},
+	{request: "UpdateFeatures", path: "ErrorCode", kafka: `"0"`, varve: `"95"`, when: featureTwice, reason: "Kafka takes the last update of a feature that is named twice, Varve checks each"},
 	{request: "Metadata", path: `Topics\[\]`, when: emptyName, reason: "Of a topic without a name Kafka tells an empty name, Varve none"},
 	{request: "InitProducerID", path: "ProducerEpoch|ErrorCode", varve: `"(\d|47|90)"`, kafka: `"\d"`, parts: true, reason: shutOut},
 	{request: "DescribeTransactions|DescribeProducers", path: `.*ProducerEpoch`, reason: shutOut},
@@ -178,6 +184,17 @@ func mixed(req kmsg.Request) bool {
 
 // unknownMember reports whether a difference is a member that only one of the brokers has under that id.
 func unknownMember(d difference) bool { return d.Kafka == "absent" || d.Varve == "absent" }
+
+func featureTwice(req kmsg.Request) bool {
+	seen := map[string]bool{}
+	for _, u := range req.(*kmsg.UpdateFeaturesRequest).FeatureUpdates {
+		if seen[u.Feature] {
+			return true
+		}
+		seen[u.Feature] = true
+	}
+	return false
+}
 
 func electsAll(req kmsg.Request) bool { return req.(*kmsg.ElectLeadersRequest).Topics == nil }
 

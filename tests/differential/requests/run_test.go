@@ -113,8 +113,8 @@ func (r *runner) finish(t *together) {
 	if d := r.compare(t); len(d) > 0 {
 		r.found(d, t)
 	}
-	if q, ok := t.req.(*kmsg.ProduceRequest); ok && q.Acks == 0 && twice(q) { // which nobody is told of
-		r.over = true
+	if q, ok := t.req.(*kmsg.ProduceRequest); ok && q.Acks == 0 && (twice(q) || t.k.got.err != nil || t.v.got.err != nil) {
+		r.over = true // what was written is told to nobody
 	}
 	if t.k.got.resp != nil && t.k.got.err == nil {
 		r.model.learn(t.req, t.k.got.resp)
