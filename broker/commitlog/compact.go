@@ -112,8 +112,8 @@ func (l *Log) firstDirty(segs []*segment) int64 {
 // Compact compacts what Cleanable tells, whatever its ratio. Only one runs at a time. Readers go on meanwhile: those that
 // hold a slice keep the old files. An error leaves a log that is whole; what was done before it stays.
 func (l *Log) Compact(o CompactOptions) (Compacted, error) {
-	l.compactMu.Lock()
-	defer l.compactMu.Unlock()
+	l.compacting <- struct{}{}
+	defer func() { <-l.compacting }()
 	l.mu.Lock()
 	err := l.writable() // after a replacement that failed halfway its files must stay as they are
 	l.mu.Unlock()
@@ -175,8 +175,8 @@ func (l *Log) saveCleaned(to int64) error {
 // stopCompaction ends a compaction under way, and lets no other begin.
 func (l *Log) stopCompaction() {
 	l.stopping.Store(true)
-	l.compactMu.Lock()
-	l.compactMu.Unlock() //nolint:staticcheck // only the waiting counts
+	l.compacting <- struct{}{}
+	<-l.compacting
 }
 
 // pass is one compaction.

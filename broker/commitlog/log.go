@@ -35,9 +35,10 @@ type Log struct {
 	asides     atomic.Int64 // numbers the names of files set aside
 	cleaned    atomic.Int64 // everything below is compacted
 
-	// compactMu is held by the one compaction that runs. It is taken before deleteMu.
-	compactMu sync.Mutex
-	stopping  atomic.Bool // no compaction goes on
+	// compacting is full while a compaction runs. It is taken before deleteMu, and is no mutex since a compaction rests between
+	// its pieces of work: the time of a synctest bubble passes where a channel is waited for.
+	compacting chan struct{}
+	stopping   atomic.Bool // no compaction goes on
 
 	// deleteMu is held while segments are removed, by retention or truncation. It is taken before mu.
 	deleteMu sync.Mutex
@@ -77,7 +78,7 @@ func Open(env Env, dir string, topicID kafka.UUID, cfg Config) (*Log, error) {
 	if env.Files == nil {
 		env.Files = NewFileCache(16)
 	}
-	l := &Log{env: env, dir: dir, topicID: topicID}
+	l := &Log{env: env, dir: dir, topicID: topicID, compacting: make(chan struct{}, 1)}
 	l.cfg.Store(&cfg)
 	l.segs.Store(&[]*segment{})
 	l.mu.producers.snapshotAt = -1
