@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -423,7 +422,7 @@ func TestBucketOfTieredTopicsMustBeThere(t *testing.T) {
 // TestDamagedBatchIsNotServedFromABuffer: what does not go by sendfile is checked. The damaged batch is refused and named, those
 // around it are served.
 func TestDamagedBatchIsNotServedFromABuffer(t *testing.T) {
-	var log syncBuffer
+	var log harness.Buffer
 	n := harness.Start(t, harness.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
 	createTopic(t, n.Client(), "t", 1)
 	r := dial(t, n.Bootstrap())
@@ -454,22 +453,4 @@ func TestDamagedBatchIsNotServedFromABuffer(t *testing.T) {
 	if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "offset 1") {
 		t.Errorf("the log does not name the place:\n%s", log.String())
 	}
-}
-
-// syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -53,9 +53,6 @@ func (h *Handlers) commitInTxn(ctx context.Context, req *kmsg.TxnOffsetCommitReq
 	if req.Group == "" {
 		return group.CommitResponse{}, kerr.InvalidGroupID.Code
 	}
-	if req.TransactionalID == "" {
-		return group.CommitResponse{}, kerr.InvalidRequest.Code
-	}
 	tp, err := h.offsetsPartition(ctx, req.Group)
 	if err != nil {
 		return group.CommitResponse{}, groupCode(err)

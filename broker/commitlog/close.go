@@ -99,15 +99,14 @@ func (l *Log) discard() error {
 	return errors.Join(append(errs, l.closeFiles())...)
 }
 
-// unread lists the base offsets of the segments of a discarded log that no reader holds.
-func (l *Log) unread() []int64 {
-	var bases []int64
+// mayBeRead reports whether a reader may hold the segment that begins at an offset.
+func (l *Log) mayBeRead(base int64) bool {
 	for _, s := range *l.segs.Load() {
-		if s.refs.Load() == 1 { // the log's own
-			bases = append(bases, s.base)
+		if s.base == base {
+			return s.refs.Load() > 1 // the log's own is one
 		}
 	}
-	return bases
+	return true // detached, and not renamed yet
 }
 
 // onDisk reports whether the log has a folder, and so a place in the recovery checkpoint.

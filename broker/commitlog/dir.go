@@ -395,11 +395,23 @@ func (d *Dir) drop(tp kafka.TopicPartition, suffix string) error {
 	if err := d.env.FS.SyncDir(d.root); err != nil || suffix != suffixDeleteDir {
 		return err
 	}
-	if l != nil {
-		for _, base := range l.unread() {
-			if err := vfs.RemoveInSteps(d.env.FS, fileName(name, base, suffixLog)); err != nil && !vfs.IsNotExist(err) {
-				return err
-			}
+	return d.removeDeleted(name, l)
+}
+
+// removeDeleted removes the folder of a deleted log, the large files in steps; those that a reader of l, nil for a log that was
+// not open, still holds stay whole until it is done with them.
+func (d *Dir) removeDeleted(name string, l *Log) error {
+	entries, err := d.env.FS.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		base, suffix, ok := parseName(e.Name())
+		if !ok || suffix != suffixLog || l != nil && l.mayBeRead(base) {
+			continue
+		}
+		if err := vfs.RemoveInSteps(d.env.FS, name+"/"+e.Name()); err != nil {
+			return err
 		}
 	}
 	return d.env.FS.RemoveAll(name)

@@ -333,3 +333,72 @@ func TestIdleCost(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A log that is deleted goes in steps, open or not, but for the segments that a reader holds: those it can still read.
+func TestDeleteLogInSteps(t *testing.T) {
+	cuts := 0
+	fs := vfs.InjectErrors(vfs.NewMem(), func(op vfs.Op, name string) error {
+		if op == vfs.OpTruncate && strings.Contains(name, "-delete/") {
+			cuts++
+		}
+		return nil
+	})
+	tp, id := kafka.TopicPartition{Topic: "t"}, kafka.NewUUID()
+	open := func() (*Dir, *Log) {
+		t.Helper()
+		d, err := OpenDir(DirEnv{FS: fs, NodeID: 1}, "/d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := d.OpenLog(tp, id, DefaultConfig(), Hooks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			b := record.NewBuilder(record.BuilderOptions{})
+			b.Append(1, nil, make([]byte, 900_000), nil)
+			if _, err := l.Append(b.Batch(0), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return d, l
+	}
+	for _, c := range []struct {
+		held, closed bool
+		cuts         int
+	}{{false, false, 4}, {false, true, 4}, {true, false, 0}} {
+		cuts = 0
+		d, l := open()
+		if c.closed {
+			if err := d.Close(nil); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if d, err = OpenDir(DirEnv{FS: fs, NodeID: 1}, "/d"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var slice Slice
+		if c.held {
+			var err error
+			if slice, err = l.Read(0, 1<<20, l.EndOffset(), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.DeleteLog(tp); err != nil {
+			t.Fatal(err)
+		}
+		if cuts != c.cuts {
+			t.Errorf("%+v: %d cuts", c, cuts)
+		}
+		if c.held {
+			if _, err := slice.File.ReadAt(make([]byte, slice.Length), slice.Position); err != nil {
+				t.Errorf("a reader of a deleted log: %v", err)
+			}
+			slice.Release()
+		}
+		if err := d.Close(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

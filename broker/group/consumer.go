@@ -99,6 +99,20 @@ func (c *current) equal(o *current) bool {
 		maps.Equal(c.since, o.since)
 }
 
+// has is all that nobody else may have because of a member: what it is assigned and what it has yet to give up.
+func (c *current) has() assignor.Set {
+	if len(c.revoke) == 0 {
+		return c.assigned
+	}
+	all := assignor.Set{}
+	maps.Copy(all, c.assigned)
+	for t, ps := range c.revoke {
+		all[t] = slices.Concat(all[t], ps)
+		slices.Sort(all[t])
+	}
+	return all
+}
+
 func sameSet(a, b assignor.Set) bool { return maps.EqualFunc(a, b, slices.Equal[[]int32]) }
 
 // resolved is what a regular expression matches.

@@ -3,8 +3,6 @@ package group
 import (
 	"maps"
 	"slices"
-
-	"github.com/varvehq/varve/broker/group/assignor"
 )
 
 // A group of the consumer protocol becomes a classic one when the last member of that protocol is gone and others remain. Their
@@ -80,19 +78,6 @@ func (cg *consumerGroup) downgraded(left []*consumerMember, settled bool) *group
 		next.leader = ""
 	}
 	return next
-}
-
-// has is what a member has or has yet to give up.
-func (m *consumerMember) has() assignor.Set {
-	all := maps.Clone(m.assigned)
-	for t, ps := range m.revoke {
-		if all == nil {
-			all = assignor.Set{}
-		}
-		all[t] = slices.Concat(all[t], ps)
-		slices.Sort(all[t])
-	}
-	return all
 }
 
 // allTombstones delete everything that the log has of a group.

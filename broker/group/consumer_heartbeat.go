@@ -86,7 +86,7 @@ func (c *Coordinator) checkAssignor(name *string) error {
 func (c *Coordinator) consumerHeartbeat(e ConsumerHeartbeat) error {
 	var pattern *regexp.Regexp
 	if e.Regex != nil && *e.Regex != "" {
-		_, err := regexp.Compile(*e.Regex)
+		_, err := regexp.Compile(*e.Regex) // alone: what it does not close must not close what is around it
 		if err == nil {
 			pattern, err = regexp.Compile(`\A(?:` + *e.Regex + `)\z`)
 		}

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"slices"
 	"time"
 
 	"github.com/varvehq/varve/broker/group/assignor"
@@ -30,21 +29,6 @@ type ConsumerMemberDescription struct {
 	Classic              bool // it speaks the classic protocol
 }
 
-// holds is all that nobody else may have because of a member.
-func (c *current) holds() assignor.Set {
-	if len(c.revoke) == 0 {
-		return c.assigned
-	}
-	all := assignor.Set{}
-	for _, set := range [...]assignor.Set{c.assigned, c.revoke} {
-		for t, ps := range set {
-			all[t] = append(all[t], ps...)
-			slices.Sort(all[t])
-		}
-	}
-	return all
-}
-
 // DescribeConsumer tells a group of the consumer protocol, or ErrGroupNotFound.
 func (c *Coordinator) DescribeConsumer(id string) (ConsumerDescription, error) {
 	g := c.groups[id]
@@ -56,7 +40,7 @@ func (c *Coordinator) DescribeConsumer(id string) (ConsumerDescription, error) {
 	for _, m := range cg.sorted() {
 		d.Members = append(d.Members, ConsumerMemberDescription{MemberID: m.id, InstanceID: m.instance, RackID: m.rack, Epoch: m.epoch,
 			ClientID: m.clientID, ClientHost: m.clientHost, Topics: m.topics, Regex: m.regex, RebalanceTimeout: m.rebalanceTimeout,
-			Assigned: m.holds(), Target: m.target, Classic: m.classic != nil})
+			Assigned: m.has(), Target: m.target, Classic: m.classic != nil})
 	}
 	return d, nil
 }

@@ -10,17 +10,10 @@ import (
 // reconcile moves a member on towards its target. owned is what the member says it has, nil where it does not say.
 func (s *step) reconcile(m *consumerMember, owned assignor.Set) {
 	cg := s.cg
-	var next current
-	switch {
-	case m.reconciled(cg.targetEpoch):
+	if m.reconciled(cg.targetEpoch) || m.state == memberUnrevoked && owns(owned, m.revoke) {
 		return
-	case m.state == memberUnrevoked && owns(owned, m.revoke):
-		return
-	case m.state == memberUnrevoked:
-		next = cg.next(m, m.epoch, owned)
-	default:
-		next = cg.next(m, m.epoch, owned)
 	}
+	next := cg.next(m, owned)
 	if next.epoch != m.epoch {
 		next.previous = m.epoch
 	} else {
@@ -49,9 +42,9 @@ func owns(owned, ps assignor.Set) bool {
 	return false
 }
 
-// next is where a member goes from an epoch: it gives up what is not in its target any more, and only then goes to the target's
+// next is where a member goes from its epoch: it gives up what is not in its target any more, and only then goes to the target's
 // epoch and gets what nobody else has.
-func (cg *consumerGroup) next(m *consumerMember, epoch int32, owned assignor.Set) current {
+func (cg *consumerGroup) next(m *consumerMember, owned assignor.Set) current {
 	keep, revoke, gain := assignor.Set{}, assignor.Set{}, assignor.Set{}
 	since := map[topicIDPartition]int32{}
 	blocked := false
@@ -78,7 +71,7 @@ func (cg *consumerGroup) next(m *consumerMember, epoch int32, owned assignor.Set
 		}
 	}
 	if len(revoke) > 0 && owns(owned, revoke) {
-		return current{epoch: epoch, state: memberUnrevoked, assigned: keep, revoke: revoke, since: m.since}
+		return current{epoch: m.epoch, state: memberUnrevoked, assigned: keep, revoke: revoke, since: m.since}
 	}
 	for t, ps := range gain {
 		keep[t] = append(slices.Clone(keep[t]), ps...)

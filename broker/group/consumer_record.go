@@ -102,7 +102,7 @@ func appendClassic(b []byte, s *classicSide) []byte {
 func (ch targetChange) record(group string) Record {
 	r := Record{Key: consumerKey(consumerTargetMember, group, ch.id)}
 	if !ch.gone {
-		r.Value = append(appendSet(value(), ch.set), 0)
+		r.Value = append(appendSet(value(), ch.set, nil), 0)
 	}
 	return r
 }
@@ -113,7 +113,7 @@ func (ch currentChange) record(group string) Record {
 		b := kbin.AppendInt32(value(), ch.epoch)
 		b = kbin.AppendInt32(b, ch.previous)
 		b = append(b, byte(ch.state))
-		b = ch.appendSet(ch.appendSet(b, ch.assigned), ch.revoke)
+		b = appendSet(appendSet(b, ch.assigned, ch.since), ch.revoke, ch.since)
 		r.Value = append(b, 0)
 	}
 	return r
@@ -145,21 +145,8 @@ func appendNames(b []byte, names []string) []byte {
 	return b
 }
 
-func appendSet(b []byte, set assignor.Set) []byte {
-	b = kbin.AppendUvarint(b, uint32(len(set)+1))
-	for _, t := range sortedTopics(set) {
-		b = append(b, t[:]...)
-		b = kbin.AppendUvarint(b, uint32(len(set[t])+1))
-		for _, p := range set[t] {
-			b = kbin.AppendInt32(b, p)
-		}
-		b = append(b, 0)
-	}
-	return b
-}
-
-// appendSet encodes partitions with the epochs since when the member has them.
-func (c *current) appendSet(b []byte, set assignor.Set) []byte {
+// appendSet encodes partitions, where since is not nil with the epochs since when the member has them.
+func appendSet(b []byte, set assignor.Set, since map[topicIDPartition]int32) []byte {
 	b = kbin.AppendUvarint(b, uint32(len(set)+1))
 	for _, t := range sortedTopics(set) {
 		b = append(b, t[:]...)
@@ -167,7 +154,11 @@ func (c *current) appendSet(b []byte, set assignor.Set) []byte {
 		epochs := kbin.AppendUvarint(nil, uint32(len(set[t])+1))
 		for _, p := range set[t] {
 			b = kbin.AppendInt32(b, p)
-			epochs = kbin.AppendInt32(epochs, c.since[topicIDPartition{t, p}])
+			epochs = kbin.AppendInt32(epochs, since[topicIDPartition{t, p}])
+		}
+		if since == nil {
+			b = append(b, 0)
+			continue
 		}
 		b = kbin.AppendUvarint(append(b, 1, tagAssignmentEpochs), uint32(len(epochs)))
 		b = append(b, epochs...)
@@ -217,13 +208,13 @@ func decodeConsumer(key, value []byte) (group string, ch change, err error) {
 		tags(&v, nil)
 		ch = c
 	case consumerTargetMember:
-		c := targetChange{id: id, set: decodeSet(&v)}
+		c := targetChange{id: id, set: decodeSet(&v, nil, 0)}
 		tags(&v, nil)
 		ch = c
 	case consumerCurrentMember:
 		c := currentChange{id: id, current: current{epoch: v.Int32(), previous: v.Int32(), state: memberState(v.Int8())}}
 		c.since = map[topicIDPartition]int32{}
-		c.assigned, c.revoke = c.decodeSet(&v), c.decodeSet(&v)
+		c.assigned, c.revoke = decodeSet(&v, c.since, c.epoch), decodeSet(&v, c.since, c.epoch)
 		tags(&v, nil)
 		ch = c
 	case consumerRegexKey:
@@ -280,37 +271,26 @@ func decodeNames(v *kbin.Reader) []string {
 	return names
 }
 
-func decodeSet(v *kbin.Reader) assignor.Set {
+// decodeSet reads partitions, and into since, where it is not nil, the epochs since when the member has them: epoch where they are
+// not told.
+func decodeSet(v *kbin.Reader, since map[topicIDPartition]int32, epoch int32) assignor.Set {
 	set := assignor.Set{}
 	for n := v.CompactArrayLen(); n > 0 && v.Ok(); n-- {
 		t := kafka.UUID(v.Uuid())
 		ps := []int32{}
 		for m := v.CompactArrayLen(); m > 0 && v.Ok(); m-- {
 			ps = append(ps, v.Int32())
-		}
-		set[t] = ps
-		tags(v, nil)
-	}
-	return set
-}
-
-// decodeSet reads partitions with the epochs since when the member has them, its own where they are not told.
-func (c *current) decodeSet(v *kbin.Reader) assignor.Set {
-	set := assignor.Set{}
-	for n := v.CompactArrayLen(); n > 0 && v.Ok(); n-- {
-		t := kafka.UUID(v.Uuid())
-		ps := []int32{}
-		for m := v.CompactArrayLen(); m > 0 && v.Ok(); m-- {
-			ps = append(ps, v.Int32())
-			c.since[topicIDPartition{t, ps[len(ps)-1]}] = c.epoch
+			if since != nil {
+				since[topicIDPartition{t, ps[len(ps)-1]}] = epoch
+			}
 		}
 		set[t] = ps
 		tags(v, func(tag uint32, b *kbin.Reader) {
-			if tag != tagAssignmentEpochs || int(b.CompactArrayLen()) != len(ps) {
+			if since == nil || tag != tagAssignmentEpochs || int(b.CompactArrayLen()) != len(ps) {
 				return
 			}
 			for _, p := range ps {
-				c.since[topicIDPartition{t, p}] = b.Int32()
+				since[topicIDPartition{t, p}] = b.Int32()
 			}
 		})
 	}

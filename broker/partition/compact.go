@@ -122,11 +122,6 @@ func (m *Manager) compactPace(p *Partition) func(n int) error {
 func (m *Manager) rest(p *Partition, wait time.Duration) {
 	const step = 200 * time.Millisecond
 	for ; wait > 0 && m.ctx.Err() == nil && p.Err() == nil; wait -= step {
-		t := time.NewTimer(min(wait, step))
-		select {
-		case <-t.C:
-		case <-m.ctx.Done():
-		}
-		t.Stop()
+		m.pause(min(wait, step))
 	}
 }

@@ -179,13 +179,17 @@ func (m *Manager) scrubPace(n int) error {
 	if m.cfg.ScrubRate <= 0 {
 		return m.ctx.Err()
 	}
-	t := time.NewTimer(time.Duration(float64(n) / float64(m.cfg.ScrubRate) * float64(time.Second)))
+	m.pause(time.Duration(float64(n) / float64(m.cfg.ScrubRate) * float64(time.Second)))
+	return m.ctx.Err()
+}
+
+// pause waits, but not for a manager that closes.
+func (m *Manager) pause(d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
 	case <-m.ctx.Done():
-		return m.ctx.Err()
 	}
 }
 

@@ -349,6 +349,8 @@ func (c *Coordinator) Each(f func(Metadata)) {
 func (c *Coordinator) Covers(id string, producer int64, epoch int16, tp kafka.TopicPartition) error {
 	t := c.entries[id]
 	switch {
+	case id == "":
+		return ErrInvalidID
 	case t == nil || t.ProducerID != producer:
 		return ErrMapping
 	case t.Epoch != epoch:

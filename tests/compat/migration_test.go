@@ -3,14 +3,12 @@
 package compat
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,26 +16,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/varvehq/varve/tests/harness"
 )
 
 // console is Java's console consumer at work.
 type console struct {
 	cmd *exec.Cmd
-	mu  sync.Mutex
-	out bytes.Buffer
+	out harness.Buffer
 }
 
-func (c *console) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.out.Write(b)
-}
-
-func (c *console) lines() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.SplitAfter(c.out.String(), "\n")
-}
+func (c *console) lines() []string { return strings.SplitAfter(c.out.String(), "\n") }
 
 // consume starts a console consumer, which is stopped at the end at the latest.
 func consume(ctx context.Context, t *testing.T, args ...string) *console {
@@ -47,7 +36,7 @@ func consume(ctx context.Context, t *testing.T, args ...string) *console {
 		t.Fatal(err)
 	}
 	c := &console{cmd: exec.CommandContext(ctx, script, append([]string{"tool", consoleConsumer}, args...)...)}
-	c.cmd.Stdout = c
+	c.cmd.Stdout = &c.out
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
